@@ -1,0 +1,55 @@
+"""What the engine needs of a drafter. Symbols: γ drafts, K candidates a position, m·H feature width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from dspark_core.params import SamplingParams
+from dspark_core.sampling import Dice
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBlock:
+    """γ drafted tokens with the very laws they were drawn from.
+
+    Attributes:
+        token_ids: x_1 … x_γ.
+        confidences: c_1 … c_γ, each known before its token was drawn; None without a confidence head.
+        candidate_ids: [γ, K] token ids that carry all of the draft law's mass, without repeats in a row.
+        candidate_probs: [γ, K] float32, the draft law over them (one-hot under greedy decoding).
+        shown_probs: p_d(x_k) for the screen: of the drawn law, or at temperature 1 under greedy decoding.
+    """
+
+    token_ids: tuple[int, ...]
+    confidences: tuple[float, ...] | None
+    candidate_ids: torch.Tensor
+    candidate_probs: torch.Tensor
+    shown_probs: tuple[float, ...]
+
+
+class DrafterState(Protocol):
+    """One request's state in a drafter (context keys and values, for example)."""
+
+    def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
+        """Take the tokens newly committed to the target's cache and their features [n, m·H]."""
+
+    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
+        """Draft ``count`` ≤ γ tokens after ``anchor``; leaves the state as it was (the block's own K/V are dropped)."""
+
+    def release(self) -> None:
+        """Give the memory back."""
+
+
+class Drafter(Protocol):
+    """A source of drafts."""
+
+    name: str
+    note: str  # what a reader should know ('' if nothing), shown on screen
+    num_draft_tokens: int  # γ; 0 drafts nothing: plain decoding
+    tapped_layers: tuple[int, ...]  # layer ids whose outputs it wants as features
+
+    def open(self, capacity: int) -> DrafterState:
+        """State for a new request of at most ``capacity`` tokens."""

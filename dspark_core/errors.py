@@ -1,0 +1,21 @@
+"""Errors that a user can act on. Each message says what happened, why it matters and what to do next."""
+
+
+class DSparkError(Exception):
+    """Base of every error meant for a user: the page and the command line print it without a traceback."""
+
+
+class ParameterError(DSparkError, ValueError):
+    """A value from outside is wrong or cannot be honoured exactly (it is refused by name, never dropped)."""
+
+
+class ModelUnavailableError(DSparkError):
+    """A model is unknown, or its files are missing, broken or cannot be fetched."""
+
+
+class CheckpointError(DSparkError):
+    """A drafter checkpoint has an unknown layout, a wrong shape or does not fit the target."""
+
+
+class ResourceError(DSparkError):
+    """A limit of the machine or of the engine is reached: disk, memory, device, number of requests."""

@@ -1,0 +1,208 @@
+"""The one stream: what the engine tells about a generation, as plain frozen values without torch.
+
+The page, the command line, the benchmark, the recorder and the tests all read these events and nothing else.
+`to_json` gives the published JSON form, one object an event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+NextKind = Literal["correction", "bonus"]
+
+
+class Fate(str, Enum):
+    """What became of a drafted token."""
+
+    ACCEPTED = "accepted"  # verified, kept, committed
+    REJECTED = "rejected"  # the one that failed the acceptance rule
+    DISCARDED = "discarded"  # verified after the rejection (or after the text's end): wasted work
+    UNVERIFIED = "unverified"  # cut by the scheduler before the target saw it
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token and its own text (a part of a character shows as U+FFFD)."""
+
+    id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedToken:
+    """A token that joined the answer; ``text`` is what it added to the streamed text ('' while bytes are held back)."""
+
+    id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DraftToken:
+    """One drafted token and everything that decided about it.
+
+    Under greedy decoding the sampled law is a one-hot; the probabilities then shown are the models' at temperature 1
+    and ``accept_prob`` is 1 if the token is the target's most likely one, else 0. Otherwise both probabilities are
+    those of the very laws that were drawn from (temperature, top-k, top-p applied) and
+    ``accept_prob = min(1, target_prob / draft_prob)``.
+
+    Attributes:
+        id, text: the token.
+        draft_prob: p_d(x_k), the drafter's probability of the token.
+        confidence: c_k in [0, 1], estimate of P(x_k accepted | x_<k accepted); known before x_k is drawn.
+            None when the drafter has no confidence head.
+        survival: a_k = Π_{i≤k} c_i; None like ``confidence``.
+        target_prob: p_t(x_k); None when unverified.
+        accept_prob: the acceptance probability; None when unverified.
+        uniform: the uniform number compared with ``accept_prob``; None when none was drawn (greedy, or not reached).
+        fate: what became of it.
+    """
+
+    id: int
+    text: str
+    draft_prob: float
+    confidence: float | None
+    survival: float | None
+    target_prob: float | None
+    accept_prob: float | None
+    uniform: float | None
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True)
+class NextToken:
+    """The target's own token that ends a round: a correction after a rejection, a bonus when all were accepted."""
+
+    id: int
+    text: str
+    kind: NextKind
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimings:
+    """Seconds of one round, device synchronised, measured inside the engine."""
+
+    draft_s: float
+    schedule_s: float
+    verify_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the whole round."""
+        return self.draft_s + self.schedule_s + self.verify_s
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSample:
+    """How busy the hardware was, as last sampled (never waits for a driver).
+
+    Attributes:
+        source: what was measured, ready for the screen: "GPU 0 (name)", "CPU", "none".
+        kind: "gpu", "cpu" or "none".
+        utilisation: 0..1, or None when not available.
+        memory_used_bytes, memory_total_bytes: device memory, or the machine's for "CPU"; None when not available.
+        power_w: watts; None when not available.
+        note: why something is not available, or ''.
+    """
+
+    source: str
+    kind: Literal["gpu", "cpu", "none"]
+    utilisation: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_w: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The prompt is in the cache; rounds follow.
+
+    Attributes:
+        prompt_tokens: number of prompt tokens.
+        prefill_s: seconds of the prefill.
+        seed: the seed in use (drawn by the engine when the request had none).
+        drafter: name of the drafter in use; ``drafter_note`` says what a reader should know about it, or ''.
+        num_draft_tokens: γ of that drafter, 0 for plain decoding.
+        policy: the schedule's policy name at the start.
+    """
+
+    prompt_tokens: int
+    prefill_s: float
+    seed: int
+    drafter: str
+    drafter_note: str
+    num_draft_tokens: int
+    policy: str
+    type: Literal["prefilled"] = "prefilled"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRound:
+    """One round: draft, plan, verify, commit.
+
+    Attributes:
+        index: 0, 1, 2, …
+        anchor: x_0, the last committed token (or the prompt's last), input of the draft and the verification.
+        draft: the γ (or fewer) drafted tokens, in order.
+        verify_len: ℓ, how many of them the target verified.
+        reason: why ℓ was chosen, for the screen.
+        num_accepted: accepted and committed drafts (without the target's own token).
+        next: the target's own token; None when the text ended on an accepted draft before it.
+        committed: the tokens that joined the answer, in order; τ is the mean of their number.
+        timings: seconds.
+        load: the load sample the round saw.
+        l_min, l_max, threshold, policy: the schedule in force in this round.
+    """
+
+    index: int
+    anchor: Token
+    draft: tuple[DraftToken, ...]
+    verify_len: int
+    reason: str
+    num_accepted: int
+    next: NextToken | None
+    committed: tuple[CommittedToken, ...]
+    timings: RoundTimings
+    load: LoadSample
+    policy: str
+    l_min: int
+    l_max: int
+    threshold: float
+    type: Literal["round"] = "round"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a generation.
+
+    Attributes:
+        finish_reason: "stop" (stop token or string), "length" (token limit or context end), "cancelled", "error".
+        text: the whole answer, exactly what was streamed plus ``text_delta``.
+        text_delta: text that was held back until the end.
+        token_ids: all committed ids (a stop token included).
+        rounds: number of rounds.
+        tau: committed tokens per round; 0 when there was no round.
+        tokens_per_s: committed tokens per second of round time (prefill left out); 0 when there was no round.
+        detail: what ended it, for the screen ("stop token", "stop string '…'", "token limit 64", the error).
+    """
+
+    finish_reason: FinishReason
+    text: str
+    text_delta: str
+    token_ids: tuple[int, ...]
+    rounds: int
+    tau: float
+    tokens_per_s: float
+    detail: str
+    type: Literal["finished"] = "finished"
+
+
+Event = Prefilled | DecodeRound | Finished
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as a JSON-able dict; the keys are the attribute names, ``type`` tells the kind."""
+    return asdict(event)

@@ -1,0 +1,175 @@
+"""What a request asks for: plain frozen values, checked once, where they enter. No torch here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dspark_core.errors import ParameterError
+
+MAX_NEW_TOKENS_LIMIT = 8192
+MAX_STOP_STRINGS = 16
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ParameterError(message)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn from the target's logits and when the text ends.
+
+    The law is: divide the logits by ``temperature``, keep the ``top_k`` most likely tokens, then the smallest set
+    of most likely tokens whose probability reaches ``top_p``, renormalise. ``temperature=0`` is greedy decoding.
+
+    Attributes:
+        temperature: 0 (greedy) to 10.
+        top_k: number of candidates kept; 0 keeps all.
+        top_p: probability mass kept, in (0, 1].
+        seed: seed of this request's own generator; None draws one, which the ``Prefilled`` event reports.
+        max_new_tokens: the text ends after so many committed tokens (``length``).
+        stop: strings that end the text; the text is cut just before the first of them.
+
+    Raises:
+        ParameterError: a value is outside its range.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int | None = None
+    max_new_tokens: int = 512
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(
+            _is_finite(self.temperature) and 0 <= self.temperature <= 10,
+            f"temperature is {self.temperature!r}; it must be a number from 0 (greedy) to 10.",
+        )
+        _require(
+            _is_int(self.top_k) and self.top_k >= 0,
+            f"top_k is {self.top_k!r}; it must be a whole number, 0 (keep all) or more.",
+        )
+        _require(
+            _is_finite(self.top_p) and 0 < self.top_p <= 1,
+            f"top_p is {self.top_p!r}; it must be above 0 and at most 1 (1 keeps all).",
+        )
+        _require(
+            self.seed is None or (_is_int(self.seed) and 0 <= self.seed < 2**63),
+            f"seed is {self.seed!r}; it must be a whole number from 0 to 2^63 - 1, or None for a random one.",
+        )
+        _require(
+            _is_int(self.max_new_tokens) and 1 <= self.max_new_tokens <= MAX_NEW_TOKENS_LIMIT,
+            f"max_new_tokens is {self.max_new_tokens!r}; it must be a whole number from 1 to {MAX_NEW_TOKENS_LIMIT}.",
+        )
+        _require(
+            isinstance(self.stop, tuple)
+            and len(self.stop) <= MAX_STOP_STRINGS
+            and all(isinstance(text, str) and text for text in self.stop),
+            f"stop is {self.stop!r}; it must be a tuple of at most {MAX_STOP_STRINGS} non-empty strings.",
+        )
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the law is a one-hot on the most likely token."""
+        return self.temperature == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleParams:
+    """How many of the drafted tokens are verified in a round; may be replaced while the answer runs.
+
+    Attributes:
+        policy: name of a `SchedulerPolicy` (see `dspark_core.scheduling`).
+        l_min: at least so many drafts are verified (as far as so many were drafted), ≥ 0.
+        l_max: at most so many, ≥ ``l_min``; values above the drafter's γ act as γ.
+        threshold: the ``threshold`` policy cuts before the first own confidence c_k below it, in [0, 1].
+
+    Raises:
+        ParameterError: a value is outside its range, or ``l_min > l_max``.
+    """
+
+    policy: str = "threshold"
+    l_min: int = 1
+    l_max: int = 8
+    threshold: float = 0.3
+
+    def __post_init__(self) -> None:
+        _require(isinstance(self.policy, str) and bool(self.policy), f"policy is {self.policy!r}; it must be a name.")
+        for name in ("l_min", "l_max"):
+            value = getattr(self, name)
+            _require(
+                _is_int(value) and 0 <= value <= 64,
+                f"{name} is {value!r}; it must be a whole number from 0 to 64.",
+            )
+        _require(
+            self.l_min <= self.l_max,
+            f"l_min is {self.l_min} and l_max is {self.l_max}; l_min must not be above l_max. "
+            "Lower l_min or raise l_max.",
+        )
+        _require(
+            _is_finite(self.threshold) and 0 <= self.threshold <= 1,
+            f"threshold is {self.threshold!r}; it must be a number from 0 to 1.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A named pair of bounds and threshold, as the article that the project follows gives them."""
+
+    name: str
+    schedule: ScheduleParams
+
+    def clipped_to(self, num_draft_tokens: int) -> tuple[ScheduleParams, str]:
+        """The preset within what a drafter of γ = ``num_draft_tokens`` can give, and a note ('' if nothing changed)."""
+        schedule = self.schedule
+        l_max = min(schedule.l_max, num_draft_tokens)
+        clipped = ScheduleParams(schedule.policy, min(schedule.l_min, l_max), l_max, schedule.threshold)
+        if clipped == schedule:
+            return clipped, ""
+        return clipped, (
+            f"The preset asks for L_max {schedule.l_max}; this drafter drafts γ = {num_draft_tokens} tokens a round, "
+            f"so L_min {clipped.l_min}, L_max {clipped.l_max} are used."
+        )
+
+
+PRESETS: tuple[Preset, ...] = (
+    Preset("low latency", ScheduleParams("threshold", 3, 8, 0.7)),
+    Preset("high throughput", ScheduleParams("threshold", 5, 15, 0.6)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One answer to generate.
+
+    Attributes:
+        prompt_ids: token ids of the whole prompt (chat template applied), at least one.
+        sampling: the law of the answer.
+        schedule: the verification schedule to start with.
+        drafter: name of a drafter the engine has (``none`` is plain decoding).
+
+    Raises:
+        ParameterError: the prompt is empty.
+    """
+
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    schedule: ScheduleParams = field(default_factory=ScheduleParams)
+    drafter: str = "dspark"
+
+    def __post_init__(self) -> None:
+        _require(
+            isinstance(self.prompt_ids, Sequence) and len(self.prompt_ids) > 0,
+            "The prompt is empty. Write something to answer.",
+        )
