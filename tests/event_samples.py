@@ -1,0 +1,81 @@
+"""Events for tests, built from fates: ``a`` accepted, ``r`` rejected, ``d`` discarded, ``u`` unverified."""
+
+from dspark_core.events import (
+    CommittedToken,
+    DecodeRound,
+    DraftToken,
+    Fate,
+    Finished,
+    LoadSample,
+    NextToken,
+    Prefilled,
+    RoundTimings,
+    Token,
+)
+
+FATES = {"a": Fate.ACCEPTED, "r": Fate.REJECTED, "d": Fate.DISCARDED, "u": Fate.UNVERIFIED}
+LOAD = LoadSample(source="CPU", kind="cpu", utilisation=0.5, memory_used_bytes=1, memory_total_bytes=2)
+
+
+def prefilled(prompt_tokens: int = 5, prefill_s: float = 0.25) -> Prefilled:
+    return Prefilled(
+        prompt_tokens=prompt_tokens,
+        prefill_s=prefill_s,
+        seed=1,
+        drafter="dspark",
+        drafter_note="",
+        num_draft_tokens=4,
+        policy="fixed",
+    )
+
+
+def decode_round(fates: str, *, index: int = 0, ended: bool = False, seconds: tuple[float, float, float] = (1, 2, 3)):
+    """A round with these fates; ``ended`` when the text ended before the target's own token."""
+    accepted = fates.count("a")
+    draft = tuple(
+        DraftToken(
+            id=10 + at,
+            text=f"t{at}",
+            draft_prob=0.5,
+            confidence=0.9,
+            survival=0.9 ** (at + 1),
+            target_prob=None if letter == "u" else 0.4,
+            accept_prob=None if letter == "u" else 0.8,
+            uniform=0.3 if letter in "ar" else None,
+            fate=FATES[letter],
+        )
+        for at, letter in enumerate(fates)
+    )
+    following = None if ended else NextToken(99, "n", "correction" if "r" in fates else "bonus")
+    committed = [CommittedToken(token.id, token.text) for token in draft[:accepted]]
+    if following:
+        committed.append(CommittedToken(following.id, following.text))
+    return DecodeRound(
+        index=index,
+        anchor=Token(7, "anchor"),
+        draft=draft,
+        verify_len=len(fates) - fates.count("u"),
+        reason="fixed length",
+        num_accepted=accepted,
+        next=following,
+        committed=tuple(committed),
+        timings=RoundTimings(*map(float, seconds)),
+        load=LOAD,
+        policy="fixed",
+        l_min=1,
+        l_max=8,
+        threshold=0.3,
+    )
+
+
+def finished(text: str = "answer") -> Finished:
+    return Finished(
+        finish_reason="stop",
+        text=text,
+        text_delta="",
+        token_ids=(1, 2, 3),
+        rounds=2,
+        tau=1.5,
+        tokens_per_s=3.0,
+        detail="stop token",
+    )
