@@ -1,0 +1,1 @@
+"""The frozen model whose law the output has."""

@@ -1,0 +1,394 @@
+"""A frozen Llama-architecture model whose one pass serves several requests, ragged and without padding.
+
+Symbols: n tokens of one request, N tokens of all requests in the pass, T tokens in a slot after the pass, H hidden
+size, V vocabulary, D head size, G query heads per key/value head, m tapped layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
+from dspark_core.target.base import KVSlot, TargetOutput
+from dspark_core.target.config import LlamaConfig
+from dspark_core.target.kv_cache import LlamaSlot
+from dspark_core.target.linear import Linear, make_linear
+from dspark_core.target.rope import rope_tables
+from dspark_core.target.weights import load_tensors
+
+MAX_ROWS = 512  # longer inputs go through in several passes, so that attention scores stay small
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    attention_norm: torch.Tensor
+    query_key_value: Linear
+    attention_out: Linear
+    mlp_norm: torch.Tensor
+    gate_up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One request's rows in a pass: rows ``first`` to ``first + count`` go to positions ``start`` … of ``slot``."""
+
+    slot: LlamaSlot
+    first: int
+    count: int
+    start: int
+    mask: torch.Tensor | None  # [G·n, T], None when every row sees everything
+
+
+class LlamaTarget:
+    """Implements `dspark_core.target.base.Target` for the Llama architecture. Not thread-safe: one pass at a time."""
+
+    def __init__(
+        self,
+        config: LlamaConfig,
+        state: Mapping[str, torch.Tensor],
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        name: str = "llama",
+        stop_token_ids: frozenset[int] | None = None,
+        poison: bool = False,
+    ) -> None:
+        """Prepare the weights (fused and packed).
+
+        Args:
+            config: shapes.
+            state: tensors under their Hugging Face names.
+            dtype: type to compute in.
+            device: where to compute; only the CPU is tested.
+            name: name to show.
+            stop_token_ids: ids that end a text; the config's end-of-sequence ids when left out.
+            poison: fill unused cache memory with NaN (for tests).
+
+        Raises:
+            ModelUnavailableError: a tensor is missing or has another shape than the config says.
+        """
+        self.config = config
+        self.name = name
+        self.vocab_size = config.vocab_size
+        self.hidden_size = config.hidden_size
+        self.num_layers = config.num_layers
+        self.max_context = config.max_context
+        self.stop_token_ids = frozenset(config.eos_token_ids) if stop_token_ids is None else stop_token_ids
+        self.device = device
+        self.dtype = dtype
+        self._poison = poison
+        with torch.inference_mode():
+            self._prepare(_Weights(config, state, dtype, device))
+
+    @classmethod
+    def from_state(
+        cls,
+        config: LlamaConfig | Mapping[str, object],
+        state_dict: Mapping[str, torch.Tensor],
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        *,
+        poison: bool = False,
+    ) -> LlamaTarget:
+        """A target from tensors in memory (tests, experiments); ``config`` may be a Hugging Face dictionary."""
+        parsed = config if isinstance(config, LlamaConfig) else LlamaConfig.from_dict(config)
+        return cls(parsed, state_dict, dtype=dtype, device=torch.device(device), poison=poison)
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        *,
+        dtype: torch.dtype,
+        device: str | torch.device = "cpu",
+        name: str | None = None,
+        stop_token_ids: frozenset[int] | None = None,
+        poison: bool = False,
+    ) -> LlamaTarget:
+        """A target from a Hugging Face folder (``config.json`` and ``*.safetensors``).
+
+        Raises:
+            ModelUnavailableError: a file is missing or broken, or the model is not one that we compute.
+        """
+        config = LlamaConfig.from_json(folder / "config.json")
+        return cls(
+            config,
+            load_tensors(folder),
+            dtype=dtype,
+            device=torch.device(device),
+            name=name or folder.name,
+            stop_token_ids=stop_token_ids,
+            poison=poison,
+        )
+
+    def _prepare(self, weights: _Weights) -> None:
+        config = self.config
+        self._embedding = weights.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
+        head = self._embedding
+        if not config.tie_word_embeddings:
+            head = weights.matrix("lm_head.weight", config.vocab_size, config.hidden_size)
+        self._head = make_linear(head)
+        self._norm = weights.vector("model.norm.weight")
+        self._layers = [weights.layer(index) for index in range(config.num_layers)]
+        cos, sin = rope_tables(config.rope, config.head_dim, config.max_context)
+        self._cos = cos.to(self.device, self.dtype)
+        self._sin = sin.to(self.device, self.dtype)
+
+    def open_slot(self, capacity: int) -> LlamaSlot:
+        """A slot for ``capacity`` tokens.
+
+        Raises:
+            ParameterError: more tokens than the model's context holds.
+            ResourceError: memory is short.
+        """
+        if not 1 <= capacity <= self.max_context:
+            raise ParameterError(
+                f"A request of {capacity} tokens was asked for; {self.name} holds 1 to {self.max_context}. "
+                "Shorten the prompt or ask for fewer new tokens."
+            )
+        shape = (self.num_layers, 2, self.config.num_kv_heads, capacity, self.config.head_dim)
+        return LlamaSlot(shape, self.dtype, self.device, self._poison)
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        slots: Sequence[KVSlot],
+        token_ids: Sequence[Sequence[int]],
+        *,
+        tapped_layers: tuple[int, ...],
+        want_logits: bool = True,
+    ) -> list[TargetOutput]:
+        """Append each request's tokens to its slot and return their logits and features, ragged, no padding.
+
+        Causal within the new tokens. Layer id k taps the output of layer k (transformers' ``hidden_states[k + 1]``);
+        the last layer is not to be tapped. The results are inference tensors. When a pass fails, no slot has grown.
+
+        Raises:
+            ResourceError: a slot would overflow.
+        """
+        own = [_own(slot) for slot in slots]
+        assert len(own) == len(token_ids) == len({id(slot) for slot in own}), "one list of tokens for each slot"
+        assert all(0 <= layer < self.num_layers - 1 for layer in tapped_layers), f"layers {tapped_layers}"
+        for slot, ids in zip(own, token_ids, strict=True):
+            _check_room(slot, len(ids))
+        old_lengths = [slot.length for slot in own]
+        results: list[list[TargetOutput]] = [[] for _ in own]
+        try:
+            for work in _passes([len(ids) for ids in token_ids]):
+                pieces = [(own[i], token_ids[i][begin:end]) for i, begin, end in work]
+                outputs = self._pass(pieces, tapped_layers, want_logits)
+                for (i, _, _), output in zip(work, outputs, strict=True):
+                    results[i].append(output)
+        except BaseException:
+            for slot, length in zip(own, old_lengths, strict=True):
+                slot.crop(length)
+            raise
+        return [self._joined(outputs, len(tapped_layers)) for outputs in results]
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Input embeddings [n, H]."""
+        return F.embedding(token_ids, self._embedding)
+
+    def lm_head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits [n, V] of final (already normalised) hidden states [n, H]."""
+        with torch.inference_mode():
+            return self._head(hidden)
+
+    def _pass(
+        self, pieces: list[tuple[LlamaSlot, Sequence[int]]], tapped_layers: tuple[int, ...], want_logits: bool
+    ) -> list[TargetOutput]:
+        parts = list(self._parts(pieces))
+        ids = torch.tensor([token for _, tokens in pieces for token in tokens], device=self.device)
+        hidden, features = self._run_layers(ids, parts, tapped_layers)
+        for part in parts:
+            part.slot.length = part.start + part.count
+        counts = [part.count for part in parts]
+        if want_logits:
+            logits = self._head(self._normalise(hidden, self._norm)).split(counts)
+        else:
+            logits = (hidden.new_empty(0, self.vocab_size),) * len(parts)
+        return [TargetOutput(rows, taps) for rows, taps in zip(logits, features.split(counts), strict=True)]
+
+    def _parts(self, pieces: list[tuple[LlamaSlot, Sequence[int]]]) -> Iterator[_Part]:
+        first = 0
+        for slot, tokens in pieces:
+            count = len(tokens)
+            yield _Part(slot, first, count, slot.length, self._causal_mask(count, slot.length))
+            first += count
+
+    def _causal_mask(self, count: int, start: int) -> torch.Tensor | None:
+        if count == 1:
+            return None
+        mask = torch.full((count, start + count), float("-inf"), dtype=self.dtype, device=self.device)
+        groups = self.config.num_heads // self.config.num_kv_heads
+        return mask.triu_(start + 1).repeat(groups, 1)
+
+    def _run_layers(
+        self, ids: torch.Tensor, parts: list[_Part], tapped_layers: tuple[int, ...]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(output of the last layer [N, H], tapped outputs [N, m·H])."""
+        hidden = F.embedding(ids, self._embedding)
+        width = self.hidden_size
+        features = hidden.new_empty(len(ids), len(tapped_layers) * width)
+        cos, sin = self._rotations(parts)
+        for index, layer in enumerate(self._layers):
+            normalised = self._normalise(hidden, layer.attention_norm)
+            projected = layer.query_key_value(normalised)
+            hidden += layer.attention_out(self._attend(projected, cos, sin, index, parts))
+            gate, up = layer.gate_up(self._normalise(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+            hidden += layer.down(F.silu(gate).mul_(up))
+            for place, tapped in enumerate(tapped_layers):
+                if tapped == index:
+                    features[:, place * width : (place + 1) * width] = hidden
+        return hidden, features
+
+    def _normalise(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(hidden, (self.hidden_size,), weight, self.config.rms_norm_eps)
+
+    def _rotations(self, parts: list[_Part]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows [N, 1, D] of the rotary tables for the positions of the pass."""
+        cos = [self._cos[part.start : part.start + part.count] for part in parts]
+        sin = [self._sin[part.start : part.start + part.count] for part in parts]
+        if len(parts) == 1:
+            return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
+        return torch.cat(cos).unsqueeze(1), torch.cat(sin).unsqueeze(1)
+
+    def _attend(
+        self, projected: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, index: int, parts: list[_Part]
+    ) -> torch.Tensor:
+        """Rotate, store keys and values, attend: [N, (heads + 2·kv_heads)·D] → [N, heads·D]."""
+        config = self.config
+        heads, kv_heads, size = config.num_heads, config.num_kv_heads, config.head_dim
+        by_head = projected.view(-1, heads + 2 * kv_heads, size)
+        rotated = by_head[:, : heads + kv_heads]
+        swapped = rotated.roll(size // 2, -1)
+        rotated.mul_(cos).addcmul_(swapped, sin)
+        queries = by_head[:, :heads]
+        keys_values = by_head[:, heads:].view(-1, 2, kv_heads, size).permute(1, 2, 0, 3)
+        if len(parts) == 1:
+            return self._attend_one(queries, keys_values, index, parts[0])
+        attended = projected.new_empty(len(projected), heads * size)
+        for part in parts:
+            rows = slice(part.first, part.first + part.count)
+            attended[rows] = self._attend_one(queries[rows], keys_values[:, :, rows], index, part)
+        return attended
+
+    def _attend_one(
+        self, queries: torch.Tensor, keys_values: torch.Tensor, index: int, part: _Part
+    ) -> torch.Tensor:
+        """One request: queries [n, heads, D] over its slot, keys_values [2, kv_heads, n, D] stored first."""
+        config = self.config
+        count, kv_heads, size = part.count, config.num_kv_heads, config.head_dim
+        end = part.start + count
+        stored = part.slot.data[index]
+        stored[:, :, part.start : end] = keys_values
+        keys, values = stored[0, :, :end], stored[1, :, :end]
+        grouped = queries.reshape(count, kv_heads, -1, size).permute(1, 2, 0, 3).reshape(kv_heads, -1, size)
+        scale = 1.0 / math.sqrt(size)
+        if part.mask is None:
+            scores = torch.bmm(grouped * scale, keys.transpose(1, 2))
+        else:
+            scores = torch.baddbmm(part.mask, grouped, keys.transpose(1, 2), alpha=scale)
+        mixed = torch.bmm(scores.softmax(-1), values)
+        return mixed.view(kv_heads, -1, count, size).permute(2, 0, 1, 3).reshape(count, -1)
+
+    def _joined(self, outputs: list[TargetOutput], taps: int) -> TargetOutput:
+        if len(outputs) == 1:
+            return outputs[0]
+        empty = self._embedding.new_empty
+        logits = [empty(0, self.vocab_size), *(output.logits for output in outputs)]
+        features = [empty(0, taps * self.hidden_size), *(output.features for output in outputs)]
+        return TargetOutput(torch.cat(logits), torch.cat(features))
+
+
+class _Weights:
+    """Takes tensors out of a state dictionary, checked and converted, and fuses those that share their input."""
+
+    def __init__(
+        self, config: LlamaConfig, state: Mapping[str, torch.Tensor], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._config = config
+        self._state = state
+        self._dtype = dtype
+        self._device = device
+
+    def matrix(self, name: str, rows: int, columns: int) -> torch.Tensor:
+        return self._take(name, (rows, columns))
+
+    def vector(self, name: str) -> torch.Tensor:
+        return self._take(name, (self._config.hidden_size,))
+
+    def layer(self, index: int) -> _Layer:
+        config, prefix = self._config, f"model.layers.{index}."
+        hidden, inner = config.hidden_size, config.intermediate_size
+        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        attention, mlp = prefix + "self_attn.", prefix + "mlp."
+        query_key_value = torch.cat(
+            [
+                self.matrix(attention + "q_proj.weight", queries, hidden),
+                self.matrix(attention + "k_proj.weight", keys, hidden),
+                self.matrix(attention + "v_proj.weight", keys, hidden),
+            ]
+        )
+        gate_up = torch.cat(
+            [
+                self.matrix(mlp + "gate_proj.weight", inner, hidden),
+                self.matrix(mlp + "up_proj.weight", inner, hidden),
+            ]
+        )
+        return _Layer(
+            attention_norm=self.vector(prefix + "input_layernorm.weight"),
+            query_key_value=make_linear(query_key_value),
+            attention_out=make_linear(self.matrix(attention + "o_proj.weight", hidden, queries)),
+            mlp_norm=self.vector(prefix + "post_attention_layernorm.weight"),
+            gate_up=make_linear(gate_up),
+            down=make_linear(self.matrix(mlp + "down_proj.weight", hidden, inner)),
+        )
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        tensor = self._state.get(name)
+        if tensor is None or tuple(tensor.shape) != shape:
+            found = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
+            raise ModelUnavailableError(
+                f"The model's tensor {name} {found}, but config.json asks for {shape}; the files do not belong "
+                "together. Fetch the model again."
+            )
+        return tensor.detach().to(self._device, self._dtype)
+
+
+def _own(slot: KVSlot) -> LlamaSlot:
+    assert isinstance(slot, LlamaSlot), "a slot of another target"
+    return slot
+
+
+def _check_room(slot: LlamaSlot, count: int) -> None:
+    if slot.length + count > slot.capacity:
+        raise ResourceError(
+            f"The request's cache holds {slot.capacity} tokens and has {slot.length}; {count} more do not fit. "
+            "Start the request with a larger limit, or ask for fewer new tokens."
+        )
+
+
+def _passes(counts: list[int]) -> Iterator[list[tuple[int, int, int]]]:
+    """Cut the requests' rows into passes of at most MAX_ROWS rows: lists of (request, begin, end)."""
+    work: list[tuple[int, int, int]] = []
+    room = MAX_ROWS
+    for i, count in enumerate(counts):
+        begin = 0
+        while begin < count:
+            end = min(count, begin + room)
+            work.append((i, begin, end))
+            room -= end - begin
+            begin = end
+            if room == 0:
+                yield work
+                work, room = [], MAX_ROWS
+    if work:
+        yield work

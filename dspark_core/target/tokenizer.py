@@ -1,0 +1,258 @@
+"""Text to token ids and back, with the model's chat template, from a Hugging Face folder and without transformers.
+
+What a user writes is data: the names of special tokens inside a message are encoded as the ordinary text they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+from dspark_core.errors import ModelUnavailableError, ParameterError
+
+_ROLES = ("system", "user", "assistant")
+_SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+_END_NAMES = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>")  # those a family has
+# Unicode's noncharacters: no text should hold them, so one of them can stand for "a special token's name was here".
+_MARKS = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
+
+
+class ChatTokenizer:
+    """A byte-level BPE tokenizer with a chat template.
+
+    Attributes:
+        vocab_size: number of ids that the tokenizer knows (the model may have more).
+        special_ids: ids of special tokens: they have no text of their own.
+        stop_token_ids: ids that end an answer.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: str, special_names: Mapping[str, str], eos_token_ids: Sequence[int] = ()
+    ) -> None:
+        """Wrap a `tokenizers` tokenizer.
+
+        Args:
+            tokenizer: byte-level BPE.
+            template: Jinja source of the chat template.
+            special_names: ``bos_token``, ``eos_token`` … for the template.
+            eos_token_ids: the model's end-of-sequence ids, from its configuration.
+
+        Raises:
+            ModelUnavailableError: a kind of tokenizer that we cannot treat exactly, or a broken template.
+        """
+        self._tokenizer = tokenizer
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True  # encode() sees user text only: names are text
+        self._special_names = dict(special_names)
+        self._specials = {
+            token.content: index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special
+        }
+        _refuse_inexact(tokenizer)
+        self._special_list = sorted(self._specials, key=len, reverse=True)
+        self._special_pattern = re.compile("|".join(map(re.escape, self._special_list)) or r"(?!)")
+        self._template = _compile(template)
+        self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
+        self.special_ids = frozenset(self._specials.values())
+        ends = {self._specials[name] for name in _END_NAMES if name in self._specials}
+        self.stop_token_ids = frozenset(ends | set(eos_token_ids))
+        self._added_bytes = {
+            index: b"" if token.special else token.content.encode()
+            for index, token in tokenizer.get_added_tokens_decoder().items()
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> ChatTokenizer:
+        """Read ``tokenizer.json``, ``tokenizer_config.json``, ``chat_template.jinja`` and ``config.json``.
+
+        Raises:
+            ModelUnavailableError: a file is missing or broken, or the tokenizer is of a kind that we cannot treat.
+        """
+        try:
+            tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
+            settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            template = _template_source(folder, settings)
+        except Exception as error:  # tokenizers raises bare Exception for a broken file
+            raise ModelUnavailableError(
+                f"The tokenizer in {folder} cannot be read ({error}). Delete the folder and fetch the model again."
+            ) from error
+        names = {name: _token_name(settings[name]) for name in _SPECIAL_NAMES if settings.get(name)}
+        eos = config.get("eos_token_id")
+        eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
+        return cls(tokenizer, template, names, eos_ids)
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """The prompt for an answer to ``messages``, generation prompt included.
+
+        Each message has a ``role`` (system, user or assistant) and a ``content``.
+
+        Raises:
+            ParameterError: no messages, another role, content that is no text, or an order that the template refuses.
+        """
+        checked = _checked(messages)
+        mark = _unused_mark(message["content"] for message in checked)
+        hidden = [{**message, "content": self._hide_specials(message["content"], mark)} for message in checked]
+        try:
+            rendered = self._template.render(
+                messages=hidden, tools=None, documents=None, add_generation_prompt=True, **self._special_names
+            )
+        except TemplateError as error:
+            raise ParameterError(
+                f"The model's chat template refuses this conversation: {error}. Change the order of the messages."
+            ) from error
+        return tuple(self._encode_rendered(rendered, mark))
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of plain text; names of special tokens in it are text as well, lone surrogates become U+FFFD."""
+        return tuple(self._tokenizer.encode(_valid(text), add_special_tokens=False).ids)
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Text of ids; bytes that are no UTF-8 become U+FFFD."""
+        if skip_special_tokens:
+            return b"".join(map(self.token_bytes, token_ids)).decode("utf-8", "replace")
+        return "".join(
+            self._special_text(run[0]) if special else self.decode(run)
+            for special, run in _runs(token_ids, self.special_ids)
+        )
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Exact bytes of a token; special tokens and ids that the tokenizer does not know have none."""
+        added = self._added_bytes.get(token_id)
+        if added is not None:
+            return added
+        symbols = self._tokenizer.id_to_token(token_id)
+        return b"" if symbols is None else bytes(map(_byte_of_symbol().__getitem__, symbols))
+
+    def token_text(self, token_id: int) -> str:
+        """What to show for one token: its text, a special token's name, U+FFFD for a part of a character."""
+        if token_id in self.special_ids:
+            return self._special_text(token_id)
+        return self.token_bytes(token_id).decode("utf-8", "replace")
+
+    def _special_text(self, token_id: int) -> str:
+        return self._tokenizer.id_to_token(token_id) or ""
+
+    def _hide_specials(self, content: str, mark: str) -> str:
+        """Replace names of special tokens by ``mark number mark``, so that the template's own are the only ones left."""
+        return self._special_pattern.sub(lambda found: f"{mark}{self._special_list.index(found[0])}{mark}", content)
+
+    def _encode_rendered(self, rendered: str, mark: str) -> list[int]:
+        restore = re.compile(f"{mark}([0-9]+){mark}")
+        ids: list[int] = []
+
+        def add_text(text: str) -> None:
+            plain = restore.sub(lambda found: self._special_list[int(found[1])], text)
+            ids.extend(self._tokenizer.encode(plain, add_special_tokens=False).ids)
+
+        end = 0
+        for special in self._special_pattern.finditer(rendered):
+            add_text(rendered[end : special.start()])
+            ids.append(self._specials[special[0]])
+            end = special.end()
+        add_text(rendered[end:])
+        return ids
+
+
+@cache
+def _byte_of_symbol() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 characters stand for themselves, the others sit at U+0100 and after."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+def _refuse_inexact(tokenizer: Tokenizer) -> None:
+    decoder = json.loads(tokenizer.to_str())["decoder"] or {}
+    if decoder.get("type") != "ByteLevel":
+        raise ModelUnavailableError(
+            f"The model's tokenizer has the decoder {decoder.get('type')!r}; only byte-level BPE is supported. "
+            "Use another model, for example smollm2-135m."
+        )
+    for token in tokenizer.get_added_tokens_decoder().values():
+        if token.special and (token.lstrip or token.rstrip or token.single_word):
+            raise ModelUnavailableError(
+                f"The special token {token.content!r} eats the text beside it (lstrip, rstrip or single_word), which is "
+                "not supported. Use another model, for example smollm2-135m."
+            )
+
+
+def _compile(template: str) -> Any:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.globals["raise_exception"] = _raise_template_error
+    try:
+        return environment.from_string(template)
+    except TemplateError as error:
+        raise ModelUnavailableError(
+            f"The model's chat template is broken ({error}), so no conversation can be put to it. "
+            "Fetch the model again or use another one."
+        ) from error
+
+
+def _raise_template_error(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _template_source(folder: Path, settings: Mapping[str, Any]) -> str:
+    path = folder / "chat_template.jinja"
+    source = path.read_text(encoding="utf-8") if path.exists() else settings.get("chat_template")
+    if not isinstance(source, str) or not source:
+        raise ValueError("it has no chat template; use an instruction-tuned model")
+    return source
+
+
+def _token_name(value: Any) -> str:
+    return value["content"] if isinstance(value, dict) else str(value)
+
+
+def _checked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    if not messages:
+        raise ParameterError("There are no messages. Write something to answer.")
+    return [_checked_message(message) for message in messages]
+
+
+def _checked_message(message: Mapping[str, str]) -> dict[str, str]:
+    role, content = message.get("role"), message.get("content")
+    if role not in _ROLES:
+        raise ParameterError(f"A message has the role {role!r}; it must be one of {', '.join(_ROLES)}.")
+    if not isinstance(content, str):
+        raise ParameterError(f"A message's content is of type {type(content).__name__}; it must be text.")
+    return {"role": role, "content": _valid(content)}
+
+
+def _valid(text: str) -> str:
+    """Join surrogate pairs and replace lone ones by U+FFFD: they have no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _unused_mark(texts: Any) -> str:
+    used = set("".join(texts))
+    for mark in _MARKS:
+        if mark not in used:
+            return mark
+    raise ParameterError("The messages hold all of Unicode's noncharacters U+FDD0 to U+FDEF. Remove one of them.")
+
+
+def _runs(token_ids: Sequence[int], special_ids: frozenset[int]) -> list[tuple[bool, list[int]]]:
+    """Cut into single special tokens and runs of ordinary ones."""
+    runs: list[tuple[bool, list[int]]] = []
+    for token_id in token_ids:
+        special = token_id in special_ids
+        if special or not runs or runs[-1][0]:
+            runs.append((special, []))
+        runs[-1][1].append(token_id)
+    return runs
