@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dspark_core.errors import ParameterError
 
 MAX_NEW_TOKENS_LIMIT = 8192
+MIN_TEMPERATURE = 0.01  # below it logits / temperature leaves float32; 0 is exact greedy decoding
 MAX_STOP_STRINGS = 16
 
 
@@ -33,7 +34,7 @@ class SamplingParams:
     of most likely tokens whose probability reaches ``top_p``, renormalise. ``temperature=0`` is greedy decoding.
 
     Attributes:
-        temperature: 0 (greedy) to 10.
+        temperature: 0 (greedy), or 0.01 to 10.
         top_k: number of candidates kept; 0 keeps all.
         top_p: probability mass kept, in (0, 1].
         seed: seed of this request's own generator; None draws one, which the ``Prefilled`` event reports.
@@ -53,8 +54,8 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         _require(
-            _is_finite(self.temperature) and 0 <= self.temperature <= 10,
-            f"temperature is {self.temperature!r}; it must be a number from 0 (greedy) to 10.",
+            _is_finite(self.temperature) and (self.temperature == 0 or MIN_TEMPERATURE <= self.temperature <= 10),
+            f"temperature is {self.temperature!r}; it must be 0 (greedy) or a number from {MIN_TEMPERATURE} to 10.",
         )
         _require(
             _is_int(self.top_k) and self.top_k >= 0,

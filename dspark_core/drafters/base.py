@@ -30,6 +30,9 @@ class DraftBlock:
     shown_probs: tuple[float, ...]
 
 
+EMPTY_BLOCK = DraftBlock((), None, torch.empty(0, 0, dtype=torch.long), torch.empty(0, 0), ())
+
+
 class DrafterState(Protocol):
     """One request's state in a drafter (context keys and values, for example)."""
 

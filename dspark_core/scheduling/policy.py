@@ -36,6 +36,15 @@ class DraftView:
         """L_max as far as drafts and room allow."""
         return max(0, min(self.schedule.l_max, self.num_drafted, self.room))
 
+    @property
+    def upper_reason(self) -> str:
+        """What bounds `upper`, for the screen."""
+        if self.upper == self.room < min(self.schedule.l_max, self.num_drafted):
+            return f"{self.upper} (all that the token limit leaves)"
+        if self.num_drafted < self.schedule.l_max:
+            return f"{self.upper} (all that were drafted)"
+        return f"L_max = {self.upper}"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -43,6 +52,15 @@ class Plan:
 
     verify_len: int
     reason: str
+
+
+def without_drafts(view: DraftView) -> Plan | None:
+    """The plan of a round in which nothing can be verified, or None when something can."""
+    if view.num_drafted == 0:
+        return Plan(0, "nothing was drafted")
+    if view.upper == 0:
+        return Plan(0, "L_max = 0" if view.schedule.l_max == 0 else "the token limit leaves no room for drafts")
+    return None
 
 
 class SchedulerPolicy(Protocol):

@@ -1,0 +1,129 @@
+"""One request's state between rounds, and `commit`: the only place where a text ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dspark_core.drafters.base import Drafter, DrafterState
+from dspark_core.events import CommittedToken, Finished, FinishReason, Prefilled
+from dspark_core.params import GenerationRequest
+from dspark_core.sampling import Dice
+from dspark_core.target.base import KVSlot
+from dspark_core.text import TextStream, TokenText
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a text ends here."""
+
+    reason: FinishReason
+    detail: str
+
+
+class Answer:
+    """What the decode loop knows of one running request.
+
+    Invariant between rounds: the slot holds prompt + answer without the last token, which is the anchor.
+    """
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        *,
+        slot: KVSlot,
+        drafter: Drafter,
+        tokenizer: TokenText,
+        stop_token_ids: frozenset[int],
+        dice: Dice,
+        seed: int,
+    ) -> None:
+        self.request = request
+        self.schedule = request.schedule  # replaced by `Generation.update_schedule` while the answer runs
+        self.slot = slot
+        self.drafter = drafter
+        self.drafter_state: DrafterState = drafter.open(slot.capacity)
+        self.dice = dice
+        self.seed = seed
+        self.token_ids: list[int] = []
+        self.rounds = 0
+        self.round_s = 0.0
+        self.prefill_s = 0.0
+        self.ending: Ending | None = None
+        self._stop_token_ids = stop_token_ids
+        self._stream = TextStream(tokenizer.token_bytes, request.sampling.stop)
+        self._released = False
+
+    @property
+    def anchor(self) -> int:
+        """x_0: the last committed token, or the prompt's last; not in the target's cache yet."""
+        return self.token_ids[-1] if self.token_ids else self.request.prompt_ids[-1]
+
+    @property
+    def tokens_left(self) -> int:
+        """How many tokens may still be committed: by the token limit, and by the context's end (the slot's size)."""
+        context_left = self.slot.capacity - len(self.request.prompt_ids) - len(self.token_ids)
+        return min(self.request.sampling.max_new_tokens - len(self.token_ids), context_left)
+
+    @property
+    def unread_prompt(self) -> tuple[int, ...]:
+        """Prompt tokens that still have to go through the target: all but the last one, which is the first anchor."""
+        return self.request.prompt_ids[self.slot.length : -1]
+
+    def prefilled(self) -> Prefilled:
+        """The event that tells that rounds follow."""
+        return Prefilled(
+            prompt_tokens=len(self.request.prompt_ids),
+            prefill_s=self.prefill_s,
+            seed=self.seed,
+            drafter=self.drafter.name,
+            drafter_note=self.drafter.note,
+            num_draft_tokens=self.drafter.num_draft_tokens,
+            policy=self.schedule.policy,
+        )
+
+    def commit(self, token_ids: Sequence[int]) -> tuple[CommittedToken, ...]:
+        """Take the tokens of a round up to the text's end; sets `ending` when one of them is the last."""
+        committed = []
+        for token_id in token_ids:
+            self.token_ids.append(token_id)
+            is_stop = token_id in self._stop_token_ids
+            committed.append(CommittedToken(token_id, "" if is_stop else self._stream.push(token_id)))
+            self.ending = self._ending_at(is_stop)
+            if self.ending is not None:
+                break
+        return tuple(committed)
+
+    def finish(self, ending: Ending) -> Finished:
+        """Give the memory back and tell the end."""
+        self.release()
+        text_delta = self._stream.finish()
+        return Finished(
+            finish_reason=ending.reason,
+            text=self._stream.text,
+            text_delta=text_delta,
+            token_ids=tuple(self.token_ids),
+            rounds=self.rounds,
+            tau=len(self.token_ids) / self.rounds if self.rounds else 0.0,
+            tokens_per_s=len(self.token_ids) / self.round_s if self.round_s else 0.0,
+            detail=ending.detail,
+        )
+
+    def release(self) -> None:
+        """Give slot and drafter state back; safe to repeat."""
+        if not self._released:
+            self._released = True
+            self.slot.release()
+            self.drafter_state.release()
+
+    def _ending_at(self, is_stop: bool) -> Ending | None:
+        if is_stop:
+            return Ending("stop", "stop token")
+        if self._stream.stopped_by is not None:
+            return Ending("stop", f"stop string {self._stream.stopped_by!r}")
+        limit = self.request.sampling.max_new_tokens
+        if len(self.token_ids) >= limit:
+            return Ending("length", f"token limit {limit}")
+        if self.tokens_left <= 0:
+            return Ending("length", f"end of the context ({self.slot.capacity} tokens)")
+        return None

@@ -1,0 +1,192 @@
+"""DSpark: one parallel backbone pass, then tokens drawn left to right with a Markov bias and a confidence each.
+
+The same class without the sequential bias is DFlash. Symbols: γ drafts, H hidden size, m tapped layers, V vocabulary,
+K candidates a position, r Markov rank, g key/value heads, d head size. Source: DSpark §3; modules/ holds the networks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.modules.backbone import KeysValues
+from dspark_core.modules.confidence import ConfidenceHead
+from dspark_core.modules.drafter import Drafter as DraftModel
+from dspark_core.params import SamplingParams
+from dspark_core.sampling import Dice, law
+from dspark_core.target.base import Target
+
+CANDIDATES = 64  # the sequential bias is added, and tokens are drawn, among the K most likely base candidates
+
+DSparkName = Literal["dspark", "dflash"]
+_NOTES = {
+    "dspark": "",
+    "dflash": "No weights of its own yet: this is DSpark's backbone with the sequential head switched off.",
+}
+
+
+class DSparkDrafter:
+    """A drafter over a target's features.
+
+    Args:
+        model: trained backbone and heads, on the target's device.
+        target: gives embeddings and the LM head, both frozen.
+        name: "dspark", or "dflash" for the backbone without the sequential bias.
+        candidates: K; the draft law has no mass elsewhere (drawn from and accepted with the same law: exact).
+    """
+
+    def __init__(
+        self, model: DraftModel, target: Target, name: DSparkName = "dspark", candidates: int = CANDIDATES
+    ) -> None:
+        config = model.config
+        config.check_fits(hidden_size=target.hidden_size, vocab_size=target.vocab_size, num_layers=target.num_layers)
+        self.name: str = name
+        self.note = _NOTES[name]
+        self.num_draft_tokens = config.block_size
+        self.tapped_layers = config.target_layer_ids
+        self.model = model
+        self.target = target
+        self.candidates = min(candidates, target.vocab_size)
+        self._masks = target.embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
+        self._sequential = SequentialStage(model, biased=name == "dspark")
+
+    def open(self, capacity: int) -> DSparkState:
+        """Context keys and values for a request of at most ``capacity`` tokens."""
+        return DSparkState(self, capacity)
+
+    def hidden_states(self, anchor: int, position: int, context: list[KeysValues]) -> torch.Tensor:
+        """One backbone pass: h_1 … h_γ [γ, H] after ``anchor``, which stands at ``position``."""
+        anchor_embedding = self.target.embed(torch.tensor([anchor], device=self.target.device))
+        positions = torch.arange(position, position + self.num_draft_tokens, device=self.target.device)
+        return self.model.forward_block(torch.cat((anchor_embedding, self._masks)), positions, context)
+
+    def draft_block(self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
+        """Base logits U_k, their K best candidates, then the sequential stage; ``hidden`` [n, H] gives n drafts."""
+        base = self.target.lm_head(hidden)[:, : self.target.vocab_size]
+        base_logits, candidate_ids = base.topk(self.candidates, dim=-1)
+        return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice)
+
+
+class DSparkState:
+    """One request's context: the draft layers' keys and values of every token in the target's cache."""
+
+    def __init__(self, drafter: DSparkDrafter, capacity: int) -> None:
+        config, target = drafter.model.config, drafter.target
+        shape = (config.num_hidden_layers, 2, config.num_key_value_heads, capacity, config.head_dim)
+        self._drafter = drafter
+        self._cache: torch.Tensor | None = torch.empty(shape, dtype=target.dtype, device=target.device)
+        self._length = 0
+
+    def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
+        """Append the context of ``token_ids``: computed once a token from its features [n, m·H]."""
+        if self._cache is None:
+            raise RuntimeError("A released drafter state was used.")
+        end = self._length + len(token_ids)
+        positions = torch.arange(self._length, end, device=features.device)
+        for layer, (keys, values) in enumerate(self._drafter.model.context_keys_values(features, positions)):
+            self._cache[layer, 0, :, self._length : end] = keys
+            self._cache[layer, 1, :, self._length : end] = values
+        self._length = end
+
+    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
+        """Draft ``count`` tokens; the block's own keys and values are never stored, so nothing has to be cropped."""
+        if self._cache is None:
+            raise RuntimeError("A released drafter state was used.")
+        if count <= 0:
+            return EMPTY_BLOCK
+        context = [(layer[0, :, : self._length], layer[1, :, : self._length]) for layer in self._cache]
+        hidden = self._drafter.hidden_states(anchor, self._length, context)[:count]
+        return self._drafter.draft_block(hidden, anchor, sampling, dice)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._cache = None
+
+
+class SequentialStage:
+    """Draws x_1 … x_n left to right: p_k ∝ exp(U_k + B_k(x_{k−1})) over K candidates, c_k before x_k.
+
+    Runs on the CPU on K-wide rows whatever the device: n tiny dependent steps cost more in launches than in sums.
+    """
+
+    def __init__(self, model: DraftModel, *, biased: bool) -> None:
+        markov, confidence = model.markov_head, model.confidence_head
+        self._w1 = self._w2 = None
+        if biased and markov is not None:
+            self._w1 = markov.markov_w1.weight.detach().cpu()
+            self._w2 = markov.markov_w2.weight.detach()
+        self._confidence = None
+        if confidence is not None:
+            embeddings = markov.markov_w1.weight if markov is not None and reads_markov(model) else None
+            self._confidence = ConfidenceStage(confidence, model.config.hidden_size, embeddings)
+
+    def draw(
+        self,
+        hidden: torch.Tensor,
+        base_logits: torch.Tensor,
+        candidate_ids: torch.Tensor,
+        anchor: int,
+        sampling: SamplingParams,
+        dice: Dice,
+    ) -> DraftBlock:
+        """n drafts from h [n, H], base logits [n, K] and their ids [n, K]."""
+        w2_rows = None if self._w2 is None else self._w2[candidate_ids].float().cpu()  # [n, K, r]
+        hidden_scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
+        base_logits, candidate_ids = base_logits.float().cpu(), candidate_ids.cpu()
+        previous = anchor
+        token_ids, confidences, shown, laws = [], [], [], []
+        for k in range(len(candidate_ids)):
+            if self._confidence is not None and hidden_scores is not None:
+                confidences.append(self._confidence.confidence(hidden_scores[k], previous))
+            logits = base_logits[k]
+            if self._w1 is not None and w2_rows is not None:
+                logits = logits + w2_rows[k] @ self._w1[previous].float()
+            probs = law(logits[None], sampling)[0]
+            index = int(probs.argmax()) if sampling.greedy else dice.choose(probs)
+            previous = int(candidate_ids[k, index])
+            token_ids.append(previous)
+            shown.append(float((logits.softmax(-1) if sampling.greedy else probs)[index]))
+            laws.append(probs)
+        return DraftBlock(
+            token_ids=tuple(token_ids),
+            confidences=None if self._confidence is None else tuple(confidences),
+            candidate_ids=candidate_ids,
+            candidate_probs=torch.stack(laws),
+            shown_probs=tuple(shown),
+        )
+
+
+class ConfidenceStage:
+    """c_k = σ(w·[h_k; W1[x_{k−1}]] + b), known before x_k is drawn: it reads nothing later than x_{k−1}.
+
+    Args:
+        head: the trained head.
+        hidden_size: H.
+        embeddings: W1 [V, r], or None when the head was trained without it.
+    """
+
+    def __init__(self, head: ConfidenceHead, hidden_size: int, embeddings: torch.Tensor | None) -> None:
+        weight = head.proj.weight.detach().float()[0]
+        self._hidden_weight = weight[:hidden_size]
+        self._bias = float(head.proj.bias.detach().float())
+        # One number a token: the Markov part of the logit needs no product at run time.
+        self._token_scores = None
+        if embeddings is not None:
+            self._token_scores = (embeddings.detach().float() @ weight[hidden_size:]).cpu()
+
+    def hidden_scores(self, hidden: torch.Tensor) -> list[float]:
+        """w_h·h_k + b of n positions, from h [n, H]."""
+        return [float(x) for x in (hidden.float() @ self._hidden_weight + self._bias).tolist()]
+
+    def confidence(self, hidden_score: float, previous: int) -> float:
+        """c_k from its position's score and x_{k−1}."""
+        token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
+        return 1 / (1 + math.exp(-max(-60.0, min(60.0, hidden_score + token_score))))
+
+
+def reads_markov(model: DraftModel) -> bool:
+    """Whether the confidence head was trained on [h; W1] rather than on h alone."""
+    return model.config.confidence_head_with_markov and model.config.markov_rank > 0

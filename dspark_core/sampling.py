@@ -1,0 +1,97 @@
+"""Logits → law → token. The only home of temperature, top-k and top-p, and of chance.
+
+Symbols: n rows, V vocabulary (or K candidates: the functions do not care).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+import torch
+
+from dspark_core.params import SamplingParams
+
+_NUCLEUS_CANDIDATES = 1024  # sorting all 49,152 entries costs far more than taking the top ones first
+
+
+class Dice(Protocol):
+    """Every random decision of a request goes through here, so that tests can enumerate them all."""
+
+    def choose(self, probs: torch.Tensor) -> int:
+        """An index drawn with probability proportional to ``probs`` [K] (non-negative, not all zero)."""
+
+    def accept(self, probability: float) -> tuple[bool, float | None]:
+        """Whether an event of this probability happens, and the uniform number drawn (None if it was certain)."""
+
+
+class SeededDice:
+    """A request's own generator: the same seed gives the same decisions whatever else the engine does."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, probs: torch.Tensor) -> int:
+        """Inverse CDF in float64: the first index whose cumulative mass exceeds the uniform share of the total."""
+        cumulative = probs.detach().to("cpu", torch.float64).cumsum(0)
+        total = cumulative[-1]
+        point = self._random.random() * total
+        index = int(torch.searchsorted(cumulative, point, right=True))
+        # Rounding can lift the point to the total itself: the last index that carries mass is meant then.
+        return min(index, int(torch.searchsorted(cumulative, total)))
+
+    def accept(self, probability: float) -> tuple[bool, float | None]:
+        """Compare one uniform number in [0, 1) with ``probability``; nothing is drawn for 0 and 1."""
+        if probability <= 0.0:
+            return False, None
+        if probability >= 1.0:
+            return True, None
+        uniform = self._random.random()
+        return uniform < probability, uniform
+
+
+def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """The distribution that tokens are drawn from.
+
+    Args:
+        logits: [n, V], any float type; computed in float32, or float64 if that is what comes.
+        params: temperature, top_k, top_p. Entries that tie with the last one kept are kept too.
+
+    Returns:
+        [n, V] probabilities, each row summing to 1; one-hot rows on the first most likely token when greedy.
+    """
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    if params.greedy:
+        one_hot = torch.zeros_like(wide)
+        return one_hot.scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    scaled = wide / params.temperature
+    if 0 < params.top_k < scaled.shape[-1]:
+        last_kept = scaled.topk(params.top_k, dim=-1).values[..., -1:]
+        scaled = scaled.masked_fill(scaled < last_kept, float("-inf"))
+    probs = scaled.softmax(-1)
+    if params.top_p < 1:
+        probs = probs.masked_fill(probs < _nucleus_floor(probs, params.top_p), 0.0)
+        probs = probs / probs.sum(-1, keepdim=True)
+    return probs
+
+
+def _nucleus_floor(probs: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Probability [n, 1] of the least likely token in the smallest most-likely set that reaches ``top_p``."""
+    count = min(_NUCLEUS_CANDIDATES, probs.shape[-1])
+    while True:
+        ordered = probs.topk(count, dim=-1).values
+        cumulative = ordered.cumsum(-1)
+        if count == probs.shape[-1] or bool((cumulative[..., -1] >= top_p).all()):
+            break
+        count = probs.shape[-1]
+    reached = (cumulative < top_p).sum(-1, keepdim=True).clamp(max=count - 1)
+    return ordered.gather(-1, reached)
+
+
+def shown_probs(logits: torch.Tensor, probs: torch.Tensor, ids: torch.Tensor, params: SamplingParams) -> list[float]:
+    """Probability of ``ids`` [n] for the screen: of the law ``probs``, or at temperature 1 under greedy decoding."""
+    if not params.greedy:
+        return [float(p) for p in probs.gather(-1, ids[:, None])[:, 0].tolist()]
+    wide = logits.float()
+    log_probs = wide.gather(-1, ids[:, None])[:, 0] - wide.logsumexp(-1)
+    return [float(p) for p in log_probs.exp().tolist()]

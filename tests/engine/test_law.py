@@ -1,0 +1,108 @@
+"""The output's law is the target's: exact enumeration of every random branch, through the real decode loop."""
+
+from collections import defaultdict
+
+import pytest
+import torch
+
+from dspark_core.decode_loop import DecodeLoop
+from dspark_core.events import Finished
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.sampling import law
+from tests.toy import FixedLoad, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
+
+LENGTH = 3
+PROMPT = (1, 2, 0)
+SCHEDULES = {
+    "fixed": ScheduleParams("fixed", 0, 2, 0.0),
+    "fixed-1": ScheduleParams("fixed", 1, 1, 0.0),
+    "threshold": ScheduleParams("threshold", 0, 2, 0.5),
+    "threshold-min1": ScheduleParams("threshold", 1, 2, 0.6),
+}
+OPTIONS = {
+    "greedy": {"temperature": 0.0},
+    "T=1": {"temperature": 1.0},
+    "T=0.6": {"temperature": 0.6},
+    "top_k=2": {"temperature": 1.0, "top_k": 2},
+    "top_p=0.8": {"temperature": 1.3, "top_p": 0.8},
+    "all": {"temperature": 0.8, "top_k": 2, "top_p": 0.7},
+}
+
+
+def emitted_law(drafter: str, schedule: ScheduleParams, sampling: SamplingParams) -> dict[tuple[int, ...], float]:
+    target = ToyTarget()
+    loop = DecodeLoop(target, ToyTokenizer(), toy_drafters(target), FixedLoad())
+    request = GenerationRequest(PROMPT, sampling, schedule, drafter)
+
+    def run(dice) -> tuple[int, ...]:
+        finished = loop.run(request, dice)[-1]
+        assert isinstance(finished, Finished)
+        return finished.token_ids
+
+    emitted: dict[tuple[int, ...], float] = defaultdict(float)
+    with torch.inference_mode():
+        for outcome, weight in every_branch(run):
+            emitted[outcome] += weight
+    return emitted
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("drafter", ["none", "table", "dspark", "dflash"])
+def test_emitted_law_equals_the_targets(drafter, schedule, option):
+    sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
+    emitted = emitted_law(drafter, SCHEDULES[schedule], sampling)
+    wanted = target_law(ToyTarget(), PROMPT, LENGTH, sampling)
+    assert sum(emitted.values()) == pytest.approx(1, abs=1e-9)
+    for tokens, probability in wanted.items():
+        assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
+
+
+def test_the_enumeration_can_fail():
+    """A policy that looks at the confidence after its own token bends the law, and this method shows it."""
+    from dspark_core.scheduling import POLICIES, Plan
+
+    class Anticipating:
+        name = "anticipating"
+
+        def plan(self, views, load):
+            # Verifies x_1 only if c_2, which depends on x_1, is high: the fault the paper warns of.
+            return [
+                Plan(view.upper if view.confidences and view.confidences[-1] > 0.5 else 0, "biased") for view in views
+            ]
+
+    POLICIES["anticipating"] = Anticipating()
+    try:
+        sampling = SamplingParams(temperature=1.0, max_new_tokens=LENGTH)
+        emitted = emitted_law("table", ScheduleParams("anticipating", 0, 2, 0.5), sampling)
+    finally:
+        del POLICIES["anticipating"]
+    wanted = target_law(ToyTarget(), PROMPT, LENGTH, sampling)
+    assert max(abs(emitted.get(tokens, 0.0) - p) for tokens, p in wanted.items()) > 1e-3
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_law_matches_its_definition(option):
+    params = SamplingParams(**OPTIONS[option])
+    logits = torch.tensor([[2.0, 0.5, 1.0, -1.0]], dtype=torch.float64)
+    expected = _law_by_hand(logits[0].tolist(), params)
+    assert law(logits, params)[0].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def _law_by_hand(logits: list[float], params: SamplingParams) -> list[float]:
+    import math
+
+    order = sorted(range(len(logits)), key=lambda i: -logits[i])
+    if params.greedy:
+        return [1.0 if i == order[0] else 0.0 for i in range(len(logits))]
+    kept = order[: params.top_k] if params.top_k else order
+    weights = {i: math.exp(logits[i] / params.temperature) for i in kept}
+    total = sum(weights.values())
+    nucleus, mass = [], 0.0
+    for i in kept:
+        nucleus.append(i)
+        mass += weights[i] / total
+        if mass >= params.top_p:
+            break
+    total = sum(weights[i] for i in nucleus)
+    return [weights[i] / total if i in nucleus else 0.0 for i in range(len(logits))]
