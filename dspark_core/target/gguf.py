@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -56,8 +58,12 @@ def convert_gguf(source: Path, folder: Path, progress: Callable[[float], None] =
     _write_json(folder / "config.json", config)
     _write_json(folder / "tokenizer_config.json", _tokenizer_config(fields))
     (folder / "chat_template.jinja").write_text(fields.get("tokenizer.chat_template", ""), encoding="utf-8")
-    tokenizer.save(str(folder / "tokenizer.json"))
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+    try:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    except SafetensorError as error:  # it wraps the system's error and keeps only its text
+        full = "os error 28" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from error
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:

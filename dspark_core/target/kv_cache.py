@@ -34,12 +34,12 @@ class LlamaSlot:
     @property
     def data(self) -> torch.Tensor:
         """The storage of a slot that is in use."""
-        assert self._data is not None, "a released slot was used"
+        assert self._data is not None, "a released slot was used"  # noqa: S101
         return self._data
 
     def crop(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens, in O(1) (poisoned memory is overwritten, O(tokens))."""
-        assert 0 <= length <= self.length, f"crop to {length} tokens of {self.length}"
+        assert 0 <= length <= self.length, f"crop to {length} tokens of {self.length}"  # noqa: S101
         if self._poison:
             self.data[:, :, :, length : self.length] = float("nan")
         self.length = length

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
+ModuleType = TypeVar("ModuleType", bound=nn.Module)
 
 _ROWS_TO_PACK_FOR = 8  # oneDNN picks the layout by the number of rows; this one serves 1 to ~16 rows equally well
 
@@ -33,7 +35,7 @@ def make_linear(weight: torch.Tensor) -> Linear:
 @cache
 def packing_works(dtype: torch.dtype) -> bool:
     """Whether packed products of this type exist here and agree with plain ones (tried once on a small example)."""
-    if dtype is not torch.bfloat16 or not torch.backends.mkldnn.is_available():
+    if dtype is not torch.bfloat16:
         return False
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(64, 32, generator=generator).to(dtype)
@@ -58,3 +60,31 @@ def _packed(weight: torch.Tensor) -> Linear:
         return result
 
     return linear
+
+
+class PackedLinear(nn.Module):
+    """A frozen `nn.Linear` (without bias) whose product is `make_linear`'s."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self._product = make_linear(weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [..., in] → [..., out]."""
+        return self._product(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+
+
+def pack_linears(module: ModuleType, skip: tuple[str, ...] = ()) -> ModuleType:
+    """Put packed products in the place of the module's bias-free linear layers, for inference; returns the module.
+
+    Children named in ``skip`` are left as they are.
+    """
+    for name, child in module.named_children():
+        if name in skip:
+            continue
+        if isinstance(child, nn.Linear):
+            if child.bias is None and packing_works(child.weight.dtype):
+                setattr(module, name, PackedLinear(child.weight.detach()))
+        else:
+            pack_linears(child)
+    return module

@@ -174,8 +174,8 @@ class LlamaTarget:
             ResourceError: a slot would overflow.
         """
         own = [_own(slot) for slot in slots]
-        assert len(own) == len(token_ids) == len({id(slot) for slot in own}), "one list of tokens for each slot"
-        assert all(0 <= layer < self.num_layers - 1 for layer in tapped_layers), f"layers {tapped_layers}"
+        assert len(own) == len(token_ids) == len({id(slot) for slot in own}), "slots and tokens"  # noqa: S101
+        assert all(0 <= layer < self.num_layers - 1 for layer in tapped_layers), tapped_layers  # noqa: S101
         for slot, ids in zip(own, token_ids, strict=True):
             _check_room(slot, len(ids))
         old_lengths = [slot.length for slot in own]
@@ -211,10 +211,10 @@ class LlamaTarget:
             part.slot.length = part.start + part.count
         counts = [part.count for part in parts]
         if want_logits:
-            logits = self._head(self._normalise(hidden, self._norm)).split(counts)
+            logits = torch.split(self._head(self._normalise(hidden, self._norm)), counts)
         else:
             logits = (hidden.new_empty(0, self.vocab_size),) * len(parts)
-        return [TargetOutput(rows, taps) for rows, taps in zip(logits, features.split(counts), strict=True)]
+        return [TargetOutput(rows, taps) for rows, taps in zip(logits, torch.split(features, counts), strict=True)]
 
     def _parts(self, pieces: list[tuple[LlamaSlot, Sequence[int]]]) -> Iterator[_Part]:
         first = 0
@@ -364,7 +364,7 @@ class _Weights:
 
 
 def _own(slot: KVSlot) -> LlamaSlot:
-    assert isinstance(slot, LlamaSlot), "a slot of another target"
+    assert isinstance(slot, LlamaSlot), "a slot of another target"  # noqa: S101
     return slot
 
 

@@ -142,7 +142,7 @@ class ChatTokenizer:
         return self._tokenizer.id_to_token(token_id) or ""
 
     def _hide_specials(self, content: str, mark: str) -> str:
-        """Replace names of special tokens by ``mark number mark``, so that the template's own are the only ones left."""
+        """Replace names of special tokens by ``mark number mark``: only the template's own are left."""
         return self._special_pattern.sub(lambda found: f"{mark}{self._special_list.index(found[0])}{mark}", content)
 
     def _encode_rendered(self, rendered: str, mark: str) -> list[int]:
@@ -180,8 +180,8 @@ def _refuse_inexact(tokenizer: Tokenizer) -> None:
     for token in tokenizer.get_added_tokens_decoder().values():
         if token.special and (token.lstrip or token.rstrip or token.single_word):
             raise ModelUnavailableError(
-                f"The special token {token.content!r} eats the text beside it (lstrip, rstrip or single_word), which is "
-                "not supported. Use another model, for example smollm2-135m."
+                f"The special token {token.content!r} eats the text beside it (lstrip, rstrip or single_word), which "
+                "is not supported. Use another model, for example smollm2-135m."
             )
 
 

@@ -25,7 +25,7 @@ def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
         )
     for path in paths:
         try:
-            with safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+            with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 - not a dictionary
                     tensors[name] = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
