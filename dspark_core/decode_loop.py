@@ -64,22 +64,25 @@ class DecodeLoop:
         self.load_sensor = load_sensor
         self._tapped_layers = tuple(sorted({layer for d in drafters.values() for layer in d.tapped_layers}))
 
-    def open(self, request: GenerationRequest, dice: Dice | None = None) -> Answer:
-        """State for a new request.
+    def check(self, request: GenerationRequest) -> None:
+        """Refuse what cannot be honoured.
 
         Raises:
             ParameterError: unknown drafter or policy, token ids outside the vocabulary, prompt beyond the context.
-            ResourceError: memory is short.
         """
-        drafter = self._drafter_named(request.drafter)
+        self._drafter_named(request.drafter)
         policy_named(request.schedule.policy)
         self._check_prompt(request.prompt_ids)
+
+    def open(self, request: GenerationRequest, dice: Dice | None = None) -> Answer:
+        """State for a new request. Raises ParameterError as `check`, and ResourceError when memory is short."""
+        self.check(request)
         seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbits(31)
         capacity = min(self.target.max_context, len(request.prompt_ids) + request.sampling.max_new_tokens)
         return Answer(
             request,
             slot=self.target.open_slot(capacity),
-            drafter=drafter,
+            drafter=self._drafter_named(request.drafter),
             tokenizer=self.tokenizer,
             stop_token_ids=self.target.stop_token_ids,
             dice=dice or SeededDice(seed),

@@ -100,6 +100,10 @@ class Engine:
         with self._wake:
             return len(self._active)
 
+    def check(self, request: GenerationRequest) -> None:
+        """Raise ParameterError if `submit` would refuse what the request asks for."""
+        self._loop.check(request)
+
     def submit(self, request: GenerationRequest) -> Generation:
         """Start a generation.
 

@@ -11,6 +11,7 @@ from itertools import product
 
 import torch
 
+from dspark_core.checkpoint import LoadedDrafter
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, Drafter
 from dspark_core.events import LoadSample
 from dspark_core.modules.config import DraftConfig
@@ -169,7 +170,7 @@ class FixedLoad:
         pass
 
 
-def toy_draft_model(seed: int = 3) -> DraftModel:
+def toy_draft_model(seed: int = 3) -> LoadedDrafter:
     """A random DSpark drafter (both heads) for the toy target, float64."""
     config = DraftConfig(
         hidden_size=HIDDEN,
@@ -192,7 +193,7 @@ def toy_draft_model(seed: int = 3) -> DraftModel:
     model = DraftModel(config).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    return model.requires_grad_(False).eval()
+    return LoadedDrafter(config, model.requires_grad_(False).eval(), None, None)
 
 
 class EnumeratingDice:

@@ -7,10 +7,12 @@ K candidates a position, r Markov rank, g key/value heads, d head size. Source: 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal
 
 import torch
 
+from dspark_core.checkpoint import LoadedDrafter
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
 from dspark_core.modules.backbone import KeysValues
 from dspark_core.modules.confidence import ConfidenceHead
@@ -18,6 +20,7 @@ from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice, law
 from dspark_core.target.base import Target
+from dspark_core.target.linear import make_linear, pack_linears
 
 CANDIDATES = 64  # the sequential bias is added, and tokens are drawn, among the K most likely base candidates
 
@@ -32,25 +35,27 @@ class DSparkDrafter:
     """A drafter over a target's features.
 
     Args:
-        model: trained backbone and heads, on the target's device.
-        target: gives embeddings and the LM head, both frozen.
+        loaded: trained backbone and heads, on the target's device.
+        target: gives the embeddings and the LM head that the checkpoint leaves out, both frozen.
         name: "dspark", or "dflash" for the backbone without the sequential bias.
         candidates: K; the draft law has no mass elsewhere (drawn from and accepted with the same law: exact).
     """
 
     def __init__(
-        self, model: DraftModel, target: Target, name: DSparkName = "dspark", candidates: int = CANDIDATES
+        self, loaded: LoadedDrafter, target: Target, name: DSparkName = "dspark", candidates: int = CANDIDATES
     ) -> None:
-        config = model.config
+        model, config = loaded.modules, loaded.config
         config.check_fits(hidden_size=target.hidden_size, vocab_size=target.vocab_size, num_layers=target.num_layers)
         self.name: str = name
         self.note = _NOTES[name]
         self.num_draft_tokens = config.block_size
         self.tapped_layers = config.target_layer_ids
-        self.model = model
+        self.model = pack_linears(model, skip=("markov_head", "confidence_head"))
         self.target = target
         self.candidates = min(candidates, target.vocab_size)
-        self._masks = target.embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
+        self._embed = target.embed if loaded.embed_tokens is None else partial(_rows, loaded.embed_tokens)
+        self._lm_head = target.lm_head if loaded.lm_head is None else make_linear(loaded.lm_head)
+        self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
         self._sequential = SequentialStage(model, biased=name == "dspark")
 
     def open(self, capacity: int) -> DSparkState:
@@ -59,13 +64,13 @@ class DSparkDrafter:
 
     def hidden_states(self, anchor: int, position: int, context: list[KeysValues]) -> torch.Tensor:
         """One backbone pass: h_1 … h_γ [γ, H] after ``anchor``, which stands at ``position``."""
-        anchor_embedding = self.target.embed(torch.tensor([anchor], device=self.target.device))
+        anchor_embedding = self._embed(torch.tensor([anchor], device=self.target.device))
         positions = torch.arange(position, position + self.num_draft_tokens, device=self.target.device)
         return self.model.forward_block(torch.cat((anchor_embedding, self._masks)), positions, context)
 
     def draft_block(self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
         """Base logits U_k, their K best candidates, then the sequential stage; ``hidden`` [n, H] gives n drafts."""
-        base = self.target.lm_head(hidden)[:, : self.target.vocab_size]
+        base = self._lm_head(hidden)[:, : self.target.vocab_size]
         base_logits, candidate_ids = base.topk(self.candidates, dim=-1)
         return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice)
 
@@ -185,6 +190,10 @@ class ConfidenceStage:
         """c_k from its position's score and x_{k−1}."""
         token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, hidden_score + token_score))))
+
+
+def _rows(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return table[ids]
 
 
 def reads_markov(model: DraftModel) -> bool:

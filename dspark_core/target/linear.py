@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch import nn
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
@@ -29,7 +29,7 @@ def make_linear(weight: torch.Tensor) -> Linear:
     if weight.device.type == "cpu" and packing_works(weight.dtype):
         return _packed(weight)
     frozen = weight.contiguous()
-    return lambda x: F.linear(x, frozen)
+    return lambda x: functional.linear(x, frozen)
 
 
 @cache
@@ -46,7 +46,7 @@ def packing_works(dtype: torch.dtype) -> bool:
         packed = _packed(weight)(x)
     except (AttributeError, RuntimeError, NotImplementedError):
         return False
-    return bool(torch.allclose(packed.float(), F.linear(x, weight).float(), rtol=0.02, atol=0.02))
+    return bool(torch.allclose(packed.float(), functional.linear(x, weight).float(), rtol=0.02, atol=0.02))
 
 
 def _packed(weight: torch.Tensor) -> Linear:

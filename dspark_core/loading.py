@@ -1,0 +1,236 @@
+"""From names to a running session: preflight checks, target, drafters, engine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dspark_core.cache import ensure_model
+from dspark_core.catalog import ModelEntry, find_model
+from dspark_core.checkpoint import load_drafter
+from dspark_core.decode_loop import DecodeLoop
+from dspark_core.drafters.base import Drafter
+from dspark_core.drafters.dspark import DSparkDrafter
+from dspark_core.drafters.none import NoneDrafter
+from dspark_core.engine import Engine
+from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.scheduling import POLICIES
+from dspark_core.scheduling.load import open_load_sensor
+from dspark_core.target.llama import LlamaTarget
+from dspark_core.target.tokenizer import ChatTokenizer
+
+Progress = Callable[[str, float], None]
+CHECKPOINTS = Path(__file__).parent / "checkpoints"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """What runs, for the screen.
+
+    Attributes:
+        model: the target's name.
+        device_label: "CPU (AMD EPYC, 2 threads)" or "cuda:0 (NVIDIA …)".
+        dtype: "bfloat16", "float16" or "float32".
+        num_draft_tokens: γ of the drafter, 0 without one.
+        drafters: name → note, the names that a request may ask for.
+        policies: names of the policies.
+        max_context: tokens that prompt and answer may have together.
+    """
+
+    model: str
+    device_label: str
+    dtype: str
+    num_draft_tokens: int
+    drafters: Mapping[str, str]
+    policies: tuple[str, ...]
+    max_context: int
+
+
+class Session:
+    """A loaded target with its drafters behind one engine. Close it, or use it as a context manager."""
+
+    def __init__(self, target: LlamaTarget, tokenizer: ChatTokenizer, drafters: Mapping[str, Drafter]) -> None:
+        uuid = None
+        if target.device.type == "cuda":
+            uuid = str(torch.cuda.get_device_properties(target.device).uuid)
+        self.target = target
+        self.tokenizer = tokenizer
+        self.drafters = drafters
+        self.engine = Engine(DecodeLoop(target, tokenizer, drafters, open_load_sensor(str(target.device), uuid=uuid)))
+        self.info = SessionInfo(
+            model=target.name,
+            device_label=device_label(target.device),
+            dtype=str(target.dtype).removeprefix("torch."),
+            num_draft_tokens=max(drafter.num_draft_tokens for drafter in drafters.values()),
+            drafters={name: drafter.note for name, drafter in drafters.items()},
+            policies=tuple(POLICIES),
+            max_context=target.max_context,
+        )
+
+    def request(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        sampling: SamplingParams | None = None,
+        schedule: ScheduleParams | None = None,
+        drafter: str | None = None,
+    ) -> GenerationRequest:
+        """A request from chat messages (role, content), checked: what it names exists, and it fits the context.
+
+        Raises:
+            ParameterError: an empty last message, a role or text the template refuses, a prompt beyond the context.
+        """
+        if not messages or not str(messages[-1].get("content", "")).strip():
+            raise ParameterError("The prompt is empty. Write something to answer.")
+        request = GenerationRequest(
+            self.tokenizer.encode_chat(messages),
+            sampling or SamplingParams(),
+            schedule or ScheduleParams(),
+            drafter or self.default_drafter,
+        )
+        self.engine.check(request)
+        return request
+
+    @property
+    def default_drafter(self) -> str:
+        """"dspark" where there is a checkpoint, else plain decoding."""
+        return "dspark" if "dspark" in self.drafters else "none"
+
+    def close(self) -> None:
+        """Stop the engine and the load sensor; safe to repeat."""
+        self.engine.close()
+        self.engine.load_sensor.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_session(
+    model: str = "smollm2-135m",
+    *,
+    draft_model: str = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress | None = None,
+) -> Session:
+    """Load a model and its drafter, fetching what is missing.
+
+    Args:
+        model: a name of the catalogue, a hub id, or a local Hugging Face folder.
+        draft_model: "auto" (the one that ships for this model, if any), "none", or a checkpoint folder.
+        device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:i".
+        dtype: "auto" (bfloat16; float16 on cards without it), "float32", "bfloat16" or "float16".
+        progress: is told the stage and the fraction done.
+
+    Raises:
+        ModelUnavailableError, CheckpointError, ParameterError, ResourceError: with the way out in the message.
+    """
+    report = progress or (lambda stage, fraction: None)
+    torch_device = choose_device(device)
+    torch_dtype = choose_dtype(dtype, torch_device)
+    folder = ensure_model(model, lambda stage, fraction: report(stage, 0.8 * fraction))
+    report("Loading the model", 0.85)
+    tokenizer = ChatTokenizer.load(folder)
+    found = find_model(model)
+    target = LlamaTarget.load(
+        folder,
+        dtype=torch_dtype,
+        device=torch_device,
+        name=found.name if isinstance(found, ModelEntry) else folder.name,
+        stop_token_ids=tokenizer.stop_token_ids,
+    )
+    report("Loading the drafter", 0.95)
+    session = Session(target, tokenizer, load_drafters(found, draft_model, target))
+    report("Ready", 1.0)
+    return session
+
+
+def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarget) -> dict[str, Drafter]:
+    """Plain decoding, and "dspark" and "dflash" where a checkpoint is found.
+
+    Raises:
+        ModelUnavailableError: the folder that was asked for does not exist.
+        CheckpointError: it is no drafter for this target.
+    """
+    drafters: dict[str, Drafter] = {"none": NoneDrafter()}
+    folder = _checkpoint_folder(model, draft_model)
+    if folder is not None:
+        loaded = load_drafter(folder, dtype=target.dtype, device=target.device)
+        drafters = {
+            "dspark": DSparkDrafter(loaded, target, "dspark"),
+            "dflash": DSparkDrafter(loaded, target, "dflash"),
+            **drafters,
+        }
+    return drafters
+
+
+def _checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | None:
+    if draft_model == "none":
+        return None
+    if draft_model == "auto":
+        name = model.drafter if isinstance(model, ModelEntry) else ""
+        return CHECKPOINTS / name if name else None
+    shipped = CHECKPOINTS / draft_model
+    folder = shipped if shipped.is_dir() else Path(draft_model).expanduser()
+    if not folder.is_dir():
+        names = ", ".join(sorted(path.name for path in CHECKPOINTS.iterdir() if (path / "config.json").is_file()))
+        raise ModelUnavailableError(
+            f"There is no drafter {draft_model!r}. Say 'auto', 'none', a folder with config.json and "
+            f"model.safetensors, or one of the shipped ones: {names or 'none ships'}."
+        )
+    return folder
+
+
+def choose_device(device: str) -> torch.device:
+    """The torch device of that name; "auto" takes CUDA if there is one. Raises ParameterError, ResourceError."""
+    kind, _, number = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (number and (kind != "cuda" or not number.isdigit())):
+        raise ParameterError(f"device is {device!r}; say auto, cpu, cuda or cuda:0, cuda:1, …")
+    if device == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    if kind == "cpu":
+        return torch.device("cpu")
+    index = int(number or 0)
+    if index >= torch.cuda.device_count():
+        raise ResourceError(
+            f"device is {device!r}, and PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices here. "
+            "Say cpu or auto, or install a CUDA build of PyTorch and a driver."
+        )
+    return torch.device("cuda", index)
+
+
+def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """The torch dtype of that name; "auto" is bfloat16 where the device computes it well. Raises ParameterError."""
+    if dtype == "auto":
+        if device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            return torch.float16
+        return torch.bfloat16
+    if dtype not in DTYPES:
+        raise ParameterError(f"dtype is {dtype!r}; say auto, {', '.join(DTYPES)}.")
+    return DTYPES[dtype]
+
+
+def device_label(device: torch.device) -> str:
+    """A device with its hardware's name, for screens and reports."""
+    if device.type == "cuda":
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return f"CPU ({cpu_name()}, {torch.get_num_threads()} threads)"
+
+
+def cpu_name() -> str:
+    """The processor's name as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
