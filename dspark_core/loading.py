@@ -21,6 +21,7 @@ from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceEr
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.scheduling import POLICIES
 from dspark_core.scheduling.load import open_load_sensor
+from dspark_core.storage import no_progress
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
 
@@ -98,7 +99,7 @@ class Session:
 
     @property
     def default_drafter(self) -> str:
-        """"dspark" where there is a checkpoint, else plain decoding."""
+        """ "dspark" where there is a checkpoint, else plain decoding."""
         return "dspark" if "dspark" in self.drafters else "none"
 
     def close(self) -> None:
@@ -133,7 +134,7 @@ def open_session(
     Raises:
         ModelUnavailableError, CheckpointError, ParameterError, ResourceError: with the way out in the message.
     """
-    report = progress or (lambda stage, fraction: None)
+    report = progress or no_progress
     torch_device = choose_device(device)
     torch_dtype = choose_dtype(dtype, torch_device)
     folder = ensure_model(model, lambda stage, fraction: report(stage, 0.8 * fraction))
@@ -201,7 +202,7 @@ def choose_device(device: str) -> torch.device:
     index = int(number or 0)
     if index >= torch.cuda.device_count():
         raise ResourceError(
-            f"device is {device!r}, and PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices here. "
+            f"device is {device!r}; PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices here. "
             "Say cpu or auto, or install a CUDA build of PyTorch and a driver."
         )
     return torch.device("cuda", index)

@@ -65,7 +65,7 @@ def test_the_enumeration_can_fail():
     class Anticipating:
         name = "anticipating"
 
-        def plan(self, views, load):
+        def plan(self, views, load):  # noqa: ARG002
             # Verifies x_1 only if c_2, which depends on x_1, is high: the fault the paper warns of.
             return [
                 Plan(view.upper if view.confidences and view.confidences[-1] > 0.5 else 0, "biased") for view in views

@@ -1,0 +1,186 @@
+"""The engine's thread: side by side, steerable, and it outlives whatever happens to one request."""
+
+import threading
+import time
+
+import pytest
+
+from dspark_core.decode_loop import DecodeLoop
+from dspark_core.drafters.none import NoneDrafter
+from dspark_core.engine import Engine
+from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.events import DecodeRound, Finished, Prefilled
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from tests.toy import FixedLoad, TableDrafter, ToyTarget, ToyTokenizer
+
+
+class SlowTarget(ToyTarget):
+    """Takes a moment for each pass, so that a test can act between rounds; breaks when told to."""
+
+    pause_s = 0.002
+    broken = False
+
+    def forward(self, *args, **options):
+        time.sleep(self.pause_s)
+        if self.broken:
+            raise RuntimeError("the device fell off")
+        return super().forward(*args, **options)
+
+
+@pytest.fixture
+def engine():
+    target = SlowTarget(vocab_size=5, max_context=4000)
+    loop = DecodeLoop(target, ToyTokenizer(), {"none": NoneDrafter(), "table": TableDrafter(5, 4)}, FixedLoad())
+    engine = Engine(loop, max_active=4)
+    yield engine
+    engine.close()
+    assert all(slot.released for slot in target.slots)
+
+
+def ask(limit=30, seed=1, schedule=None, drafter="table", temperature=1.0, prompt=(1, 2)):
+    sampling = SamplingParams(temperature=temperature, seed=seed, max_new_tokens=limit)
+    return GenerationRequest(prompt, sampling, schedule or ScheduleParams("fixed", 0, 4, 0), drafter)
+
+
+def wait_until(condition, timeout_s=10):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.002)
+
+
+def test_events_come_in_order(engine):
+    events = list(engine.submit(ask()))
+    assert isinstance(events[0], Prefilled)
+    assert isinstance(events[-1], Finished)
+    assert [event.index for event in events[1:-1]] == list(range(len(events) - 2))
+    wait_until(lambda: engine.num_active == 0)
+
+
+def test_each_of_several_answers_equals_its_solo_run(engine):
+    solo = [list(engine.submit(ask(40, seed)))[-1].token_ids for seed in range(4)]
+    together = [engine.submit(ask(40, seed)) for seed in range(4)]
+    assert [list(generation)[-1].token_ids for generation in together] == solo
+
+
+def test_schedule_change_is_obeyed_from_the_next_round_and_by_this_answer_only(engine):
+    mine, other = engine.submit(ask(600)), engine.submit(ask(600, seed=2))
+    changed_at = None
+    for event in mine:
+        if isinstance(event, DecodeRound) and event.index == 5:
+            mine.update_schedule(ScheduleParams("fixed", 0, 1, 0))
+        if isinstance(event, DecodeRound) and event.l_max == 1 and changed_at is None:
+            changed_at = event.index
+        if isinstance(event, DecodeRound) and changed_at is not None:
+            assert event.l_max == 1
+            assert event.verify_len <= 1
+    assert changed_at is not None
+    assert {event.l_max for event in other if isinstance(event, DecodeRound)} == {4}
+
+
+def test_unknown_policy_is_refused_mid_answer_and_changes_nothing(engine):
+    with engine.submit(ask(300)) as generation:
+        with pytest.raises(ParameterError, match="psychic"):
+            generation.update_schedule(ScheduleParams("psychic"))
+        assert generation._answer.schedule.policy == "fixed"
+
+
+def test_cancel_frees_the_slot_and_tells_the_text_so_far(engine):
+    generation = engine.submit(ask(3000))
+    wait_until(lambda: generation._answer.rounds > 3)
+    generation.cancel()
+    events = list(generation)
+    assert events[-1].finish_reason == "cancelled"
+    assert events[-1].token_ids == tuple(t.id for e in events[1:-1] for t in e.committed)
+    assert engine.num_active == 0
+
+
+def test_cancel_before_the_prompt_is_read(engine):
+    generation = engine.submit(ask(30, prompt=(1, 2) * 1500))
+    generation.cancel()
+    assert list(generation)[-1].finish_reason == "cancelled"
+
+
+def test_leaving_the_with_block_cancels(engine):
+    with engine.submit(ask(3000)) as generation:
+        next(iter(generation))
+    wait_until(lambda: engine.num_active == 0)
+
+
+def test_an_abandoned_reader_does_not_hold_up_the_engine(engine):
+    engine.submit(ask(500))  # nobody reads this one
+    assert list(engine.submit(ask(20)))[-1].finish_reason == "length"
+
+
+def test_a_failed_pass_ends_its_answers_with_an_error_and_the_engine_goes_on(engine):
+    generation = engine.submit(ask(3000))
+    wait_until(lambda: generation._answer.rounds > 2)
+    engine._loop.target.broken = True
+    finished = list(generation)[-1]
+    engine._loop.target.broken = False
+    assert finished.finish_reason == "error"
+    assert "fell off" in finished.detail
+    assert finished.text
+    assert list(engine.submit(ask(10)))[-1].finish_reason == "length"
+
+
+def test_a_long_prompt_does_not_hold_up_a_running_answer(engine):
+    running = engine.submit(ask(3000))
+    wait_until(lambda: running._answer.rounds > 2)
+    before = running._answer.rounds
+    long_prompt = engine.submit(ask(5, prompt=(1, 2) * 1500))
+    wait_until(lambda: long_prompt._started)
+    assert running._answer.rounds - before >= 8  # 2,999 tokens in chunks of 256: a round between any two
+    running.cancel()
+
+
+def test_too_many_requests_are_refused(engine):
+    running = [engine.submit(ask(3000, seed)) for seed in range(4)]
+    with pytest.raises(ResourceError, match="Try again"):
+        engine.submit(ask())
+    for generation in running:
+        generation.cancel()
+    wait_until(lambda: engine.num_active == 0)
+    assert list(engine.submit(ask(5)))[-1].finish_reason == "length"
+
+
+def test_bad_requests_never_reach_the_loop(engine):
+    with pytest.raises(ParameterError):
+        engine.submit(ask(drafter="medusa"))
+    assert engine.num_active == 0
+
+
+def test_closing_ends_what_runs_and_refuses_what_comes(engine):
+    generation = engine.submit(ask(3000))
+    engine.close()
+    engine.close()
+    assert list(generation)[-1].finish_reason == "cancelled"
+    with pytest.raises(ResourceError, match="closed"):
+        engine.submit(ask())
+
+
+def test_submitting_from_many_threads_at_once(engine):
+    results, refused = [], []
+
+    def visitor(seed):
+        try:
+            results.append((seed, list(engine.submit(ask(15, seed)))[-1].token_ids))
+        except ResourceError:
+            refused.append(seed)
+
+    threads = [threading.Thread(target=visitor, args=(seed,)) for seed in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) + len(refused) == 12
+    for seed, token_ids in results:
+        assert list(engine.submit(ask(15, seed)))[-1].token_ids == token_ids
+
+
+def test_next_event_gives_up_after_its_timeout(engine):
+    generation = engine.submit(ask(5))
+    while not isinstance(generation.next_event(1.0), Finished):
+        pass
+    with pytest.raises(StopIteration):
+        generation.next_event(0.01)
