@@ -23,7 +23,7 @@ _LARGEST = 1e300  # NaN, infinities and whole numbers beyond any float all fail 
 
 def to_line(event: Event) -> str:
     """One event as one line of pure ASCII JSON, without the line's end (control characters are escaped too)."""
-    return json.dumps(to_json(event), allow_nan=False)
+    return json.dumps({"type": event.type, **to_json(event)}, allow_nan=False)
 
 
 def from_line(line: str | bytes) -> Event:

@@ -1,0 +1,149 @@
+"""The lanes of the race. Each answers the same prompt ids and tells what it cost, in telemetry's figures."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from dspark_core.engine import Engine
+from dspark_core.errors import DSparkError
+from dspark_core.events import Event, Finished
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.telemetry import Summary, fold
+
+PLAIN_SCHEDULE = ScheduleParams("fixed", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One prompt answered by one lane.
+
+    Attributes:
+        token_ids: the answer, a stop token included.
+        summary: its figures.
+        wall_s: seconds from the request to the last token, prefill included, as a caller sees it.
+    """
+
+    token_ids: tuple[int, ...]
+    summary: Summary
+    wall_s: float
+
+
+class Lane(Protocol):
+    """A way to answer prompts."""
+
+    @property
+    def name(self) -> str:
+        """Key in the report."""
+
+    @property
+    def note(self) -> str:
+        """What a reader should know about it ('' if nothing)."""
+
+    def run(self, prompt_ids: tuple[int, ...], sampling: SamplingParams) -> Run:
+        """Answer one prompt. Raises DSparkError when that fails."""
+
+
+class EngineLane:
+    """The engine with one of its drafters; plain decoding with the drafter ``none``."""
+
+    def __init__(self, name: str, engine: Engine, drafter: str, schedule: ScheduleParams, note: str = "") -> None:
+        self.name = name
+        self.note = note
+        self._engine = engine
+        self._drafter = drafter
+        self._schedule = schedule
+
+    def run(self, prompt_ids: tuple[int, ...], sampling: SamplingParams) -> Run:
+        """Answer one prompt through the engine, alone in its batch."""
+        start = time.perf_counter()
+        request = GenerationRequest(prompt_ids, sampling, self._schedule, self._drafter)
+        with self._engine.submit(request) as generation:
+            events: list[Event] = list(generation)
+        wall_s = time.perf_counter() - start
+        finished = events[-1]
+        if not isinstance(finished, Finished) or finished.finish_reason == "error":
+            raise DSparkError(f"The lane {self.name} failed: {getattr(finished, 'detail', 'no end')}.")
+        return Run(finished.token_ids, fold(events), wall_s)
+
+
+class TransformersLane:
+    """transformers' own ``generate`` with its key/value cache, on the same weights in the same dtype.
+
+    Its first token comes out of the prefill; so the prefill here ends with that token, and the decoding figures
+    count the tokens after it. Every token is one pass: τ is 1.
+    """
+
+    name = "transformers_generate"
+    note = "transformers' own generate, same weights and dtype"
+
+    def __init__(
+        self, folder: Path, *, dtype: torch.dtype, device: torch.device, stop_token_ids: frozenset[int]
+    ) -> None:
+        transformers: Any = importlib.import_module("transformers")  # slow to import, and its calls are not typed
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        self._transformers = transformers
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+        self._device = device
+        self._stop_token_ids = sorted(stop_token_ids)
+
+    def run(self, prompt_ids: tuple[int, ...], sampling: SamplingParams) -> Run:
+        """Answer one prompt through ``generate``."""
+        moments = [self._now()]
+
+        def note_time(input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG001 - its protocol
+            moments.append(self._now())
+            return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+        if sampling.seed is not None:
+            torch.manual_seed(sampling.seed)
+        inputs = torch.tensor([prompt_ids], device=self._device)
+        with torch.inference_mode():
+            output = self._model.generate(
+                inputs,
+                attention_mask=torch.ones_like(inputs),
+                generation_config=self._generation_config(sampling),
+                stopping_criteria=self._transformers.StoppingCriteriaList([note_time]),
+            )
+        token_ids = tuple(output[0, len(prompt_ids) :].tolist())
+        return Run(token_ids, _summary(len(prompt_ids), moments), self._now() - moments[0])
+
+    def _generation_config(self, sampling: SamplingParams) -> Any:
+        law: dict[str, Any] = {"do_sample": False}
+        if not sampling.greedy:
+            law = {
+                "do_sample": True,
+                "temperature": sampling.temperature,
+                "top_k": sampling.top_k,
+                "top_p": sampling.top_p,
+            }
+        return self._transformers.GenerationConfig(
+            max_new_tokens=sampling.max_new_tokens,
+            use_cache=True,
+            eos_token_id=self._stop_token_ids,
+            pad_token_id=self._stop_token_ids[0] if self._stop_token_ids else 0,
+            **law,
+        )
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def _summary(prompt_tokens: int, moments: list[float]) -> Summary:
+    """Figures of a run that began at the first moment and had a token at each of the others."""
+    tokens = len(moments) - 2
+    return replace(
+        Summary(generations=1, prompt_tokens=prompt_tokens, prefill_s=moments[1] - moments[0]),
+        rounds=tokens,
+        tokens=tokens,
+        verify_s=moments[-1] - moments[1],
+        accepted_lengths=(tokens,),
+    )

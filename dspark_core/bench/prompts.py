@@ -1,0 +1,71 @@
+"""Benchmark prompts: packaged sets, or a file in DeepSpec's format, one ``{"turns": ["…"]}`` a line.
+
+The packaged prompts were written for measuring only; no drafter was trained on them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from dspark_core.errors import ParameterError
+
+SETS = ("chat", "maths", "code", "chinese")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt.
+
+    Attributes:
+        kind: the set it belongs to, or the file's name.
+        text: the first turn, which is what the benchmark answers.
+        more_turns: later turns of the conversation, which it leaves out.
+    """
+
+    kind: str
+    text: str
+    more_turns: int = 0
+
+
+def packaged(name: str) -> list[Prompt]:
+    """The packaged set of that name. Raises ParameterError."""
+    if name not in SETS:
+        raise ParameterError(f"There is no prompt set named {name!r}. Choose one of: {', '.join(SETS)}.")
+    text = (files("dspark_core.bench") / "prompts" / f"{name}.jsonl").read_text(encoding="utf-8")
+    return _parse(text.splitlines(), name, f"{name}.jsonl")
+
+
+def from_file(path: Path) -> list[Prompt]:
+    """The prompts of a file. Raises ParameterError when it cannot be read or a line is no prompt."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"The prompts in {path} cannot be read: {error}.") from error
+    prompts = _parse(text.split("\n"), path.stem, str(path))
+    if not prompts:
+        raise ParameterError(f'{path} has no prompts. Write one {{"turns": ["…"]}} a line.')
+    return prompts
+
+
+def _parse(lines: Iterable[str], kind: str, source: str) -> list[Prompt]:
+    prompts = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            turns = _turns(line, f"{source}, line {number}")
+            prompts.append(Prompt(kind, turns[0], len(turns) - 1))
+    return prompts
+
+
+def _turns(line: str, where: str) -> list[str]:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"{where} is not JSON ({error}).") from error
+    turns = data.get("turns") if isinstance(data, dict) else None
+    if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
+        raise ParameterError(f'{where} must look like {{"turns": ["first prompt", …]}} with non-empty texts.')
+    return turns

@@ -1,0 +1,73 @@
+"""The command line. Each command lives in its own module, which is imported only when it is asked for.
+
+Exit codes: 0 done; 1 the work itself failed (an answer ended with an error, a file is out of date); 2 refused, with
+the reason on stderr; 130 interrupted; 141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from dspark_core import __version__
+from dspark_core.errors import DSparkError
+from dspark_core.terminal import printable
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+REFUSED = 2
+
+COMMANDS = {
+    "infer": ("dspark_core.infer", "answer one prompt, as text or as JSON events"),
+    "bench": ("dspark_core.bench.command", "measure plain decoding, dflash, dspark and transformers side by side"),
+    "fetch": ("dspark_core.fetch", "bring a model into the cache"),
+    "train": ("dspark_core.training.command", "train a drafter for a model"),
+    "space": ("dspark_core.space", "check or write the files made from the Spacefile"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (see the module) and never shows a traceback for a `DSparkError`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    _never_fail_to_encode()
+    try:
+        options = _parse(words)
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except DSparkError as error:
+        sys.stderr.write(f"dspark: {printable(str(error))}\n")
+        return REFUSED
+    except KeyboardInterrupt:
+        sys.stderr.write("dspark: interrupted.\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at its end: give it a place where that cannot fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _never_fail_to_encode() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m dspark_core", description="DSpark: speculative decoding with a confidence scheduler."
+    )
+    parser.add_argument("--version", action="version", version=f"dspark {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, (module_name, summary) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == chosen:
+            module = importlib.import_module(module_name)
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    return parser.parse_args(words)

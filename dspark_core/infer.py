@@ -1,0 +1,133 @@
+"""The command ``infer``: one prompt, one answer; text as it comes, or one JSON event a line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dspark_core.errors import ParameterError
+from dspark_core.event_json import to_line
+from dspark_core.events import DecodeRound, Event, Finished, Prefilled
+from dspark_core.fetch import ProgressBar
+from dspark_core.options import (
+    add_model_options,
+    add_sampling_options,
+    add_schedule_options,
+    sampling_from,
+    schedule_from,
+)
+from dspark_core.telemetry import Summary, Telemetry
+from dspark_core.terminal import printable, write_text
+
+if TYPE_CHECKING:
+    from dspark_core.engine import Generation
+
+_POLL_S = 0.5  # waiting in short pieces lets Ctrl-C through on every platform
+_EXIT_CODES = {"stop": 0, "length": 0, "cancelled": 130, "error": 1}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``python -m dspark_core infer``."""
+    parser.add_argument("--prompt", required=True, help="what to answer; - reads it from standard input")
+    parser.add_argument("--system", default=None, help="system prompt (default: the model's own)")
+    parser.add_argument("--json", action="store_true", help="one JSON event a line instead of text")
+    parser.add_argument(
+        "--drafter",
+        default=None,
+        help="dspark, dflash (the same without the sequential head) or none (plain decoding); default: dspark if the "
+        "model has a drafter",
+    )
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; may be repeated")
+    add_model_options(parser)
+    add_schedule_options(parser)
+    add_sampling_options(parser, max_new_tokens=512)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer the prompt; returns the exit code. Raises the DSparkError family before the first event."""
+    sampling, schedule = sampling_from(options, tuple(options.stop)), schedule_from(options)
+    messages = _messages(options)
+    from dspark_core.loading import open_session  # torch is slow to import: first the checks that need none
+
+    bar = ProgressBar()
+    try:
+        session = open_session(
+            options.model, draft_model=options.draft_model, device=options.device, dtype=options.dtype, progress=bar
+        )
+    finally:
+        bar.close()
+    try:
+        drafter = options.drafter or session.default_drafter
+        if not options.drafter and drafter == "none":
+            sys.stderr.write(f"dspark: no drafter for {session.info.model} here, so this is plain decoding.\n")
+        request = session.request(messages, sampling, schedule, drafter)
+        with session.engine.submit(request) as generation:
+            return _show(generation, as_json=options.json)
+    finally:
+        session.close()
+
+
+def _messages(options: argparse.Namespace) -> list[dict[str, str]]:
+    prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
+    if not prompt.strip():
+        raise ParameterError("The prompt is empty. Write something to answer.")
+    system = [] if options.system is None else [{"role": "system", "content": options.system}]
+    return [*system, {"role": "user", "content": prompt}]
+
+
+def _show(generation: Generation, *, as_json: bool) -> int:
+    telemetry = Telemetry()
+    seed = 0
+    for event in _until_interrupted(generation):
+        telemetry.add(event)
+        write_text(sys.stdout, to_line(event) + "\n" if as_json else _text_of(event))
+        if isinstance(event, Prefilled):
+            seed = event.seed
+        elif isinstance(event, Finished):
+            if not as_json:
+                sys.stderr.write(_closing_line(event, telemetry.summary(), seed) + "\n")
+            return _EXIT_CODES[event.finish_reason]
+    raise AssertionError("the engine's stream ended without a Finished event")
+
+
+def _until_interrupted(generation: Generation) -> Iterator[Event]:
+    """The events; Ctrl-C cancels the generation, whose last events still come (a second Ctrl-C does not wait)."""
+    finished = False
+    cancelled = False
+    while not finished:
+        try:
+            event = generation.next_event(_POLL_S)
+        except KeyboardInterrupt:
+            if cancelled:
+                raise
+            cancelled = True
+            generation.cancel()
+            continue
+        if event is not None:
+            finished = isinstance(event, Finished)
+            yield event
+
+
+def _text_of(event: Event) -> str:
+    if isinstance(event, DecodeRound):
+        return "".join(token.text for token in event.committed)
+    if isinstance(event, Finished):
+        needs_newline = sys.stdout.isatty() and not event.text.endswith("\n")
+        return event.text_delta + ("\n" if needs_newline else "")
+    return ""
+
+
+def _closing_line(finished: Finished, summary: Summary, seed: int) -> str:
+    rate = summary.acceptance_rate
+    parts = [
+        f"{finished.finish_reason}: {printable(finished.detail)}",
+        f"{summary.tokens} tokens in {summary.rounds} rounds, τ {summary.tau:.2f}",
+        "nothing drafted"
+        if rate is None
+        else f"{summary.accepted} of {summary.verified} verified drafts accepted ({rate:.0%})",
+        f"{summary.tokens_per_s:.1f} tokens/s",
+        f"seed {seed}",
+    ]
+    return "[" + " · ".join(parts) + "]"

@@ -1,0 +1,69 @@
+"""Options that several commands share, and the checked values made from them."""
+
+from __future__ import annotations
+
+import argparse
+
+from dspark_core.params import SamplingParams, ScheduleParams
+
+_SAMPLING = SamplingParams()
+_SCHEDULE = ScheduleParams()
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """``--model``, ``--draft-model``, ``--device``, ``--dtype``."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", default="smollm2-135m", help="known name, folder or hub id (default: %(default)s)")
+    group.add_argument(
+        "--draft-model", default="auto", metavar="NAME", help="folder of a drafter; auto: the one shipped for the model"
+    )
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, …; auto: a GPU if there is one")
+    group.add_argument("--dtype", default="auto", help="float32, bfloat16, …; auto: what suits the device")
+
+
+def add_schedule_options(parser: argparse.ArgumentParser) -> None:
+    """``--policy``, ``--l-min``, ``--l-max``, ``--threshold``."""
+    group = parser.add_argument_group("schedule: how many drafted tokens are verified")
+    group.add_argument("--policy", default=_SCHEDULE.policy, help="threshold or fixed (default: %(default)s)")
+    group.add_argument("--l-min", type=int, default=_SCHEDULE.l_min, metavar="N", help="at least N (%(default)s)")
+    group.add_argument("--l-max", type=int, default=_SCHEDULE.l_max, metavar="N", help="at most N (%(default)s)")
+    group.add_argument(
+        "--threshold",
+        type=float,
+        default=_SCHEDULE.threshold,
+        metavar="C",
+        help="cut before the first confidence below C, 0 to 1 (default: %(default)s)",
+    )
+
+
+def add_sampling_options(parser: argparse.ArgumentParser, *, max_new_tokens: int) -> None:
+    """``--temperature``, ``--top-k``, ``--top-p``, ``--seed``, ``--max-new-tokens``."""
+    group = parser.add_argument_group("sampling")
+    group.add_argument("--temperature", type=float, default=_SAMPLING.temperature, help="0 is greedy (default)")
+    group.add_argument("--top-k", type=int, default=_SAMPLING.top_k, help="keep the k most likely (default: 0, all)")
+    group.add_argument("--top-p", type=float, default=_SAMPLING.top_p, help="keep this much probability (default: all)")
+    group.add_argument("--seed", type=int, default=None, help="the same seed gives the same text (default: random)")
+    group.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=max_new_tokens,
+        metavar="N",
+        help="end after N tokens (%(default)s)",
+    )
+
+
+def schedule_from(options: argparse.Namespace) -> ScheduleParams:
+    """The schedule asked for. Raises ParameterError."""
+    return ScheduleParams(options.policy, options.l_min, options.l_max, options.threshold)
+
+
+def sampling_from(options: argparse.Namespace, stop: tuple[str, ...] = ()) -> SamplingParams:
+    """The sampling asked for. Raises ParameterError."""
+    return SamplingParams(
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        max_new_tokens=options.max_new_tokens,
+        stop=stop,
+    )
