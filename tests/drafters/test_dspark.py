@@ -1,0 +1,139 @@
+"""The DSpark drafter on a toy: what it draws from is what it reports, and nothing later decides about a confidence."""
+
+import pytest
+import torch
+
+from dspark_core.drafters.dspark import DSparkDrafter
+from dspark_core.errors import CheckpointError
+from dspark_core.params import SamplingParams
+from dspark_core.sampling import SeededDice
+from tests.toy import HIDDEN, ToyTarget, toy_draft_model
+
+SAMPLED = SamplingParams(temperature=1.0)
+
+
+def features_of(target, tokens, taps=(0, 2)):
+    slot = target.open_slot(len(tokens))
+    return target.forward([slot], [tokens], tapped_layers=taps)[0].features
+
+
+def opened(name="dspark", tokens=(1, 2, 0, 2)):
+    target = ToyTarget()
+    drafter = DSparkDrafter(toy_draft_model(), target, name)
+    state = drafter.open(20)
+    state.observe(tuple(tokens), features_of(target, tokens))
+    return drafter, state
+
+
+class Preset:
+    """Dice that draw given tokens; candidates are sorted by likelihood, so a token is looked up by its id."""
+
+    def __init__(self, *indices):
+        self.indices = list(indices)
+
+    def choose(self, probs):  # noqa: ARG002
+        return self.indices.pop(0)
+
+
+def test_context_told_in_pieces_equals_context_told_at_once():
+    tokens = (1, 2, 0, 2, 1, 1)
+    target = ToyTarget()
+    drafter = DSparkDrafter(toy_draft_model(), target)
+    features = features_of(target, tokens)
+    whole, pieces = drafter.open(20), drafter.open(20)
+    whole.observe(tokens, features)
+    for start, end in ((0, 1), (1, 4), (4, 6)):
+        pieces.observe(tokens[start:end], features[start:end])
+    blocks = [state.draft(1, 2, SAMPLED, SeededDice(4)) for state in (whole, pieces)]
+    assert blocks[0].token_ids == blocks[1].token_ids
+    assert blocks[0].confidences == pytest.approx(blocks[1].confidences)
+
+
+def test_drafting_leaves_the_state_as_it_was():
+    _, state = opened()
+    blocks = [state.draft(1, 2, SAMPLED, SeededDice(4)) for _ in range(2)]
+    assert blocks[0].token_ids == blocks[1].token_ids
+    assert torch.equal(blocks[0].candidate_probs, blocks[1].candidate_probs)
+
+
+@pytest.mark.parametrize("name", ["dspark", "dflash"])
+def test_a_confidence_depends_only_on_the_tokens_before_its_own(name):
+    _, state = opened(name)
+    blocks = [state.draft(1, 2, SAMPLED, Preset(i, j)) for i in range(3) for j in range(3)]
+    assert len({block.confidences[0] for block in blocks}) == 1
+    by_first = {}
+    for block in blocks:
+        assert by_first.setdefault(block.token_ids[0], block.confidences[1]) == block.confidences[1]
+    assert len(set(by_first.values())) == 3
+
+
+def test_the_markov_head_makes_the_second_law_depend_on_the_first_draft_and_dflash_does_not():
+    laws = {}
+    for name in ("dspark", "dflash"):
+        _, state = opened(name)
+        laws[name] = [state.draft(1, 2, SAMPLED, Preset(i, 0)).candidate_probs[1] for i in range(2)]
+    assert not torch.allclose(*laws["dspark"])
+    assert torch.equal(*laws["dflash"])
+
+
+def test_the_markov_bias_of_the_first_position_comes_from_the_anchor():
+    _, state = opened()
+    first = [state.draft(anchor, 1, SAMPLED, Preset(0)) for anchor in (0, 1)]
+    assert not torch.allclose(first[0].candidate_probs, first[1].candidate_probs)
+
+
+def test_greedy_drafts_are_one_hot_and_show_the_models_probability():
+    _, state = opened()
+    block = state.draft(1, 2, SamplingParams(), SeededDice(0))
+    assert block.candidate_probs.sum(-1).tolist() == [1.0, 1.0]
+    assert (block.candidate_probs.max(-1).values == 1).all()
+    assert all(0 < shown < 1 for shown in block.shown_probs)
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3])
+def test_the_reported_law_is_truncated_to_the_candidates_and_normalised(candidates):
+    target = ToyTarget()
+    drafter = DSparkDrafter(toy_draft_model(), target, candidates=candidates)
+    block = drafter.open(5).draft(1, 2, SAMPLED, SeededDice(0))
+    assert block.candidate_probs.shape == (2, candidates)
+    assert block.candidate_probs.sum(-1).tolist() == pytest.approx([1, 1])
+    for k, token in enumerate(block.token_ids):
+        assert token in block.candidate_ids[k].tolist()
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_room_no_drafts(count):
+    _, state = opened()
+    assert state.draft(1, count, SAMPLED, SeededDice(0)).token_ids == ()
+
+
+def test_fewer_drafts_are_the_first_of_the_full_block():
+    _, state = opened()
+    full, short = (state.draft(1, n, SAMPLED, SeededDice(4)) for n in (2, 1))
+    assert short.token_ids == full.token_ids[:1]
+
+
+def test_dflash_says_what_it_is():
+    drafter, _ = opened("dflash")
+    assert "head switched off" in drafter.note
+    assert opened("dspark")[0].note == ""
+
+
+def test_a_drafter_for_another_target_is_refused():
+    with pytest.raises(CheckpointError, match="vocabulary size"):
+        DSparkDrafter(toy_draft_model(), ToyTarget(vocab_size=5))
+
+
+def test_own_tables_of_the_file_are_used_when_there_are_any():
+    from dataclasses import replace
+
+    target, loaded = ToyTarget(), toy_draft_model()
+    table = target.embed(torch.arange(3))
+    same = replace(loaded, embed_tokens=table, lm_head=table)
+    other = replace(loaded, embed_tokens=table, lm_head=table.flip(0))
+    probs = [
+        DSparkDrafter(model, target).open(5).draft(1, 1, SAMPLED, SeededDice(0)).candidate_ids.tolist()
+        for model in (loaded, same, other)
+    ]
+    assert probs[0] == probs[1] != probs[2]
+    assert table.shape == (3, HIDDEN)

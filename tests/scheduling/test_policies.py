@@ -1,0 +1,108 @@
+"""Policies: bounds, reasons, and the property that keeps the law: nothing after position k decides about k."""
+
+import itertools
+import math
+
+import pytest
+
+from dspark_core.errors import ParameterError
+from dspark_core.events import LoadSample
+from dspark_core.params import PRESETS, ScheduleParams
+from dspark_core.scheduling import POLICIES, DraftView, policy_named
+
+LOAD = LoadSample("none", "none")
+LEVELS = (0.0, 0.3, 0.5, 0.8, 1.0)
+
+
+def plan(policy, confidences, *, l_min=0, l_max=8, threshold=0.5, room=100):
+    view = DraftView(len(confidences), tuple(confidences), ScheduleParams(policy, l_min, l_max, threshold), room)
+    return policy_named(policy).plan([view], LOAD)[0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("l_min", "l_max"), [(0, 3), (1, 3), (2, 2), (0, 0), (3, 8)])
+def test_no_policy_anticipates(policy, l_min, l_max):
+    """Whether x_k is verified is the same for all blocks that share c_1 … c_k, whatever follows."""
+    admitted = {}
+    for block in itertools.product(LEVELS, repeat=4):
+        length = plan(policy, block, l_min=l_min, l_max=l_max).verify_len
+        for k in range(1, 5):
+            assert admitted.setdefault(block[:k], length >= k) == (length >= k)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_lengths_stay_within_bounds_drafts_and_room(policy):
+    for block in itertools.product((0.2, 0.9), repeat=3):
+        for l_min, l_max, room in itertools.product(range(3), range(2, 6), range(5)):
+            got = plan(policy, block, l_min=l_min, l_max=l_max, room=room)
+            upper = min(l_max, 3, room)
+            assert min(l_min, upper) <= got.verify_len <= upper
+            assert got.reason
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_drafted_is_said(policy):
+    view = DraftView(0, None, ScheduleParams(policy), 10)
+    assert policy_named(policy).plan([view], LOAD)[0] == policy_named("fixed").plan([view], LOAD)[0]
+    assert "nothing was drafted" in policy_named(policy).plan([view], LOAD)[0].reason
+
+
+def test_threshold_cuts_at_the_first_confidence_below_it_not_at_the_survival():
+    got = plan("threshold", [0.9, 0.8, 0.8, 0.4, 0.9])
+    assert (got.verify_len, got.reason) == (3, "cut at 3: c_4 0.40 < 0.50")  # a_3 = 0.58, a_4 = 0.23
+
+
+def test_threshold_counts_from_l_min():
+    assert plan("threshold", [0.1, 0.1, 0.9, 0.1], l_min=2).verify_len == 3
+
+
+def test_threshold_at_its_ends():
+    assert plan("threshold", [0.0] * 4, threshold=0.0).verify_len == 4
+    assert plan("threshold", [1.0] * 4, threshold=1.0).verify_len == 4
+    assert plan("threshold", [0.999] * 4, threshold=1.0).verify_len == 0
+
+
+def test_threshold_cuts_at_an_unreadable_confidence():
+    assert plan("threshold", [0.9, math.nan, 0.9]).verify_len == 1
+
+
+def test_threshold_without_confidences_is_refused():
+    view = DraftView(3, None, ScheduleParams("threshold"), 10)
+    with pytest.raises(ParameterError, match="confidence head"):
+        policy_named("threshold").plan([view], LOAD)
+
+
+def test_fixed_says_what_bounds_it():
+    assert plan("fixed", [0.1] * 4, l_max=3).reason == "fixed: L_max = 3"
+    assert "drafted" in plan("fixed", [0.1] * 4).reason
+    assert "limit" in plan("fixed", [0.1] * 4, room=2).reason
+
+
+def test_presets_are_clipped_to_gamma_and_say_so():
+    low, high = PRESETS
+    assert low.clipped_to(8) == (low.schedule, "")
+    schedule, note = high.clipped_to(8)
+    assert (schedule.l_min, schedule.l_max, schedule.threshold) == (5, 8, 0.6)
+    assert "γ = 8" in note
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"l_min": 5, "l_max": 3},
+        {"l_min": -1},
+        {"l_max": 65},
+        {"l_max": True},
+        {"l_min": 1.5},
+        {"threshold": math.nan},
+        {"threshold": 1.01},
+        {"threshold": "0.5"},
+        {"policy": ""},
+    ],
+)
+def test_bad_schedules_are_refused_with_the_value(values):
+    with pytest.raises(ParameterError) as caught:
+        ScheduleParams(**values)
+    name, value = next(iter(values.items()))
+    assert name in str(caught.value)
+    assert repr(value) in str(caught.value)
