@@ -16,6 +16,7 @@ from dspark_core.decode_loop import DecodeLoop
 from dspark_core.drafters.base import Drafter
 from dspark_core.drafters.dspark import DSparkDrafter
 from dspark_core.drafters.none import NoneDrafter
+from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.engine import Engine
 from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
@@ -165,9 +166,10 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
     folder = _checkpoint_folder(model, draft_model)
     if folder is not None:
         loaded = load_drafter(folder, dtype=target.dtype, device=target.device)
+        vocabulary = read_draft_vocabulary(folder, target.vocab_size)
         drafters = {
-            "dspark": DSparkDrafter(loaded, target, "dspark"),
-            "dflash": DSparkDrafter(loaded, target, "dflash"),
+            "dspark": DSparkDrafter(loaded, target, "dspark", draft_vocabulary=vocabulary),
+            "dflash": DSparkDrafter(loaded, target, "dflash", draft_vocabulary=vocabulary),
             **drafters,
         }
     return drafters

@@ -257,5 +257,6 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
         "none": NoneDrafter(),
         "dspark": DSparkDrafter(model, target, "dspark"),
         "dflash": DSparkDrafter(model, target, "dflash"),
+        "dspark-part": DSparkDrafter(model, target, "dspark", draft_vocabulary=(0, 2)),
         "table": TableDrafter(target.vocab_size),
     }

@@ -7,6 +7,7 @@ K candidates a position, r Markov rank, g key/value heads, d head size. Source: 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -20,7 +21,7 @@ from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice, law
 from dspark_core.target.base import Target
-from dspark_core.target.linear import make_linear, pack_linears
+from dspark_core.target.linear import Linear, make_linear, pack_linears
 
 CANDIDATES = 64  # the sequential bias is added, and tokens are drawn, among the K most likely base candidates
 
@@ -39,10 +40,17 @@ class DSparkDrafter:
         target: gives the embeddings and the LM head that the checkpoint leaves out, both frozen.
         name: "dspark", or "dflash" for the backbone without the sequential bias.
         candidates: K; the draft law has no mass elsewhere (drawn from and accepted with the same law: exact).
+        draft_vocabulary: the only token ids to draft, in rising order; None for all.
     """
 
     def __init__(
-        self, loaded: LoadedDrafter, target: Target, name: DSparkName = "dspark", candidates: int = CANDIDATES
+        self,
+        loaded: LoadedDrafter,
+        target: Target,
+        name: DSparkName = "dspark",
+        *,
+        candidates: int = CANDIDATES,
+        draft_vocabulary: Sequence[int] | None = None,
     ) -> None:
         model, config = loaded.modules, loaded.config
         config.check_fits(hidden_size=target.hidden_size, vocab_size=target.vocab_size, num_layers=target.num_layers)
@@ -52,9 +60,13 @@ class DSparkDrafter:
         self.tapped_layers = config.target_layer_ids
         self.model = pack_linears(model, skip=("markov_head", "confidence_head"))
         self.target = target
-        self.candidates = min(candidates, target.vocab_size)
         self._embed = target.embed if loaded.embed_tokens is None else partial(_rows, loaded.embed_tokens)
         self._lm_head = target.lm_head if loaded.lm_head is None else make_linear(loaded.lm_head)
+        self._vocabulary: torch.Tensor | None = None
+        if draft_vocabulary is not None:
+            self._vocabulary = torch.tensor(draft_vocabulary, device=target.device)
+            self._lm_head = make_linear(head_rows(self._lm_head, self._vocabulary, target))
+        self.candidates = min(candidates, target.vocab_size if draft_vocabulary is None else len(draft_vocabulary))
         self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
         self._sequential = SequentialStage(model, biased=name == "dspark")
 
@@ -70,8 +82,9 @@ class DSparkDrafter:
 
     def draft_block(self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
         """Base logits U_k, their K best candidates, then the sequential stage; ``hidden`` [n, H] gives n drafts."""
-        base = self._lm_head(hidden)[:, : self.target.vocab_size]
-        base_logits, candidate_ids = base.topk(self.candidates, dim=-1)
+        base_logits, candidate_ids = self._lm_head(hidden).topk(self.candidates, dim=-1)
+        if self._vocabulary is not None:
+            candidate_ids = self._vocabulary[candidate_ids]
         return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice)
 
 
@@ -190,6 +203,12 @@ class ConfidenceStage:
         """c_k from its position's score and x_{k−1}."""
         token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, hidden_score + token_score))))
+
+
+def head_rows(lm_head: Linear, token_ids: torch.Tensor, target: Target) -> torch.Tensor:
+    """Rows [n, H] of the LM head's matrix: its product with the identity, exact in any float type, whoever owns it."""
+    identity = torch.eye(target.hidden_size, dtype=target.dtype, device=target.device)
+    return lm_head(identity)[:, token_ids].T.contiguous()
 
 
 def _rows(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

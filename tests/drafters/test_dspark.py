@@ -137,3 +137,14 @@ def test_own_tables_of_the_file_are_used_when_there_are_any():
     ]
     assert probs[0] == probs[1] != probs[2]
     assert table.shape == (3, HIDDEN)
+
+
+def test_only_the_draft_vocabulary_is_drafted_and_the_law_over_it_is_the_same_up_to_its_mass():
+    target, loaded = ToyTarget(), toy_draft_model()
+    whole = DSparkDrafter(loaded, target).open(5).draft(1, 2, SAMPLED, Preset(0, 0))
+    part = DSparkDrafter(loaded, target, draft_vocabulary=(0, 2)).open(5).draft(1, 2, SAMPLED, Preset(0, 0))
+    assert part.candidate_ids.shape == (2, 2)
+    assert set(part.candidate_ids.flatten().tolist()) == {0, 2}
+    law = dict(zip(whole.candidate_ids[0].tolist(), whole.candidate_probs[0].tolist(), strict=True))
+    for token, probability in zip(part.candidate_ids[0].tolist(), part.candidate_probs[0].tolist(), strict=True):
+        assert probability == pytest.approx(law[token] / (law[0] + law[2]))

@@ -4,7 +4,6 @@ import os
 
 import pytest
 import torch
-from tests.toy import FixedLoad
 
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
@@ -12,6 +11,7 @@ from dspark_core.drafters.none import NoneDrafter
 from dspark_core.events import DecodeRound
 from dspark_core.loading import CHECKPOINTS, find_model, load_drafters
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from tests.toy import FixedLoad
 
 MAX_NEW_TOKENS = int(os.environ.get("DSPARK_TEST_TOKENS", "20"))
 PROMPTS = {
@@ -36,7 +36,7 @@ PROMPTS = {
         "What does `git status` show?",
         "Write a JSON object with a name and an age.",
     ],
-    "Chinese": ["你好！", "请用中文介绍一下北京。", "一加一等于几？", "写一首关于月亮的短诗。", "什么是人工智能？"],
+    "Chinese": ["你好。", "请用中文介绍一下北京。", "一加一等于多少", "写一首关于月亮的短诗。", "人工智能是什么"],
 }
 
 
@@ -72,8 +72,9 @@ class EchoState:
         pass
 
 
-def run(target, tokenizer, drafter, prompt_ids, schedule=ScheduleParams("fixed", 0, 8, 0)):
+def run(target, tokenizer, drafter, prompt_ids):
     loop = DecodeLoop(target, tokenizer, {drafter.name: drafter}, FixedLoad())
+    schedule = ScheduleParams("fixed", 0, 8, 0)
     request = GenerationRequest(prompt_ids, SamplingParams(max_new_tokens=MAX_NEW_TOKENS), schedule, drafter.name)
     return loop.run(request)
 

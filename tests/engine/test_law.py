@@ -48,7 +48,7 @@ def emitted_law(drafter: str, schedule: ScheduleParams, sampling: SamplingParams
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("drafter", ["none", "table", "dspark", "dflash"])
+@pytest.mark.parametrize("drafter", ["none", "table", "dspark", "dflash", "dspark-part"])
 def test_emitted_law_equals_the_targets(drafter, schedule, option):
     sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
     emitted = emitted_law(drafter, SCHEDULES[schedule], sampling)
