@@ -1,0 +1,15 @@
+"""DSpark Playground: ``python app.py`` serves the page on http://127.0.0.1:7860 (``--help`` for the options)."""
+
+import sys
+
+from ui.host import SessionHost
+from ui.page import build_page
+from ui.server import serve
+from ui.settings import read_settings
+
+settings = read_settings(sys.argv[1:] if __name__ == "__main__" else [])
+host = SessionHost(settings.open_session, settings.model)
+demo = build_page(host)
+
+if __name__ == "__main__":
+    serve(demo, host, settings)

@@ -1,0 +1,168 @@
+"""Answering a visitor: a generator that reads the engine's events and yields what changed on the page.
+
+The engine runs in its own thread and queues events without bound; this reader takes all of them and lets the page
+draw at most `MAX_YIELDS_PER_S` times a second. When the browser goes away, Gradio closes the generator: the
+``finally`` cancels the request, and the engine frees it within one round.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from dspark_core.errors import DSparkError, ParameterError
+from ui.host import SessionHost
+from ui.inputs import read_prompt, read_sampling, read_schedule, read_text
+from ui.layout import Parts
+from ui.ports import GenerationPort
+from ui.trace import Trace, to_json
+from ui.visitors import Visitors
+
+MAX_YIELDS_PER_S = 10.0
+Turn = dict[str, str]
+Changes = dict[Any, Any]
+
+
+def notice(level: str, text: str) -> str:
+    """A message for the notice panel: level "error", "info" or "none"."""
+    return to_json({"kind": "notice", "level": level, "text": text, "id": secrets.token_hex(4)})
+
+
+def visitor_of(request: gr.Request) -> str:
+    """The key of the browser tab that asks; a call without one gets a key of its own."""
+    return request.session_hash or f"no-session-{secrets.token_hex(8)}"
+
+
+class Answering:
+    """The handlers of Send, Regenerate and Stop.
+
+    Args:
+        host: the session's host.
+        visitors: the registry that Stop and the sliders use.
+        parts: the page's components, keys of the yielded changes.
+    """
+
+    def __init__(self, host: SessionHost, visitors: Visitors, parts: Parts) -> None:
+        self._host = host
+        self._visitors = visitors
+        self._parts = parts
+
+    def send(
+        self, prompt: str, history: list[Turn], system: str, drafter: str, policy: str, l_min: float, l_max: float,
+        threshold: float, temperature: float, top_p: float, max_tokens: float, seed: str, request: gr.Request,
+    ) -> Iterator[Changes]:  # fmt: skip
+        """Answer a new message."""
+        controls = (system, drafter, policy, l_min, l_max, threshold, temperature, top_p, max_tokens, seed)
+        visitor = visitor_of(request)
+        try:
+            turns = [*history, {"role": "user", "content": read_prompt(prompt)}]
+            generation = self._begin(turns, controls, visitor)
+        except DSparkError as error:
+            yield {self._parts.notice: notice("error", str(error))}
+            return
+        yield from self._stream(generation, turns, visitor, {self._parts.prompt: ""})
+
+    def regenerate(
+        self, history: list[Turn], system: str, drafter: str, policy: str, l_min: float, l_max: float,
+        threshold: float, temperature: float, top_p: float, max_tokens: float, seed: str, request: gr.Request,
+    ) -> Iterator[Changes]:  # fmt: skip
+        """Answer the last message again, with the controls as they are now."""
+        controls = (system, drafter, policy, l_min, l_max, threshold, temperature, top_p, max_tokens, seed)
+        turns = history[:-1] if history and history[-1]["role"] == "assistant" else list(history)
+        visitor = visitor_of(request)
+        try:
+            if not turns:
+                raise ParameterError("There is no message to answer again. Send one first.")
+            generation = self._begin(turns, controls, visitor)
+        except DSparkError as error:
+            yield {self._parts.notice: notice("error", str(error))}
+            return
+        yield from self._stream(generation, turns, visitor, {})
+
+    def stop(self, request: gr.Request) -> None:
+        """End the visitor's own answer; what is there stays."""
+        self._visitors.stop(visitor_of(request))
+
+    def _begin(self, turns: list[Turn], controls: tuple[Any, ...], visitor: str) -> GenerationPort:
+        session = self._host.session
+        if session is None:
+            raise ParameterError(
+                f"The model is not ready: {self._host.state.stage}. The message stays; send it when it is."
+            )
+        if self._visitors.running(visitor):
+            raise ParameterError("Your last answer still runs. Press Stop first, or wait for its end.")
+        system, drafter, policy, l_min, l_max, threshold, temperature, top_p, max_tokens, seed = controls
+        if not isinstance(drafter, str):
+            raise ParameterError("Choose a drafter from the list.")
+        system_text = read_text("The system prompt", system).strip()
+        messages = ([{"role": "system", "content": system_text}] if system_text else []) + turns
+        sampling = read_sampling(temperature, top_p, max_tokens, seed)
+        schedule = read_schedule(policy, l_min, l_max, threshold)
+        generation = session.engine.submit(session.request(messages, sampling, schedule, drafter))
+        self._visitors.begin(visitor, generation)
+        return generation
+
+    def _stream(self, generation: GenerationPort, turns: list[Turn], visitor: str, first: Changes) -> Iterator[Changes]:
+        parts = self._parts
+        trace = Trace(secrets.token_hex(6))
+        try:
+            yield {
+                **first,
+                parts.chat: chat_json(turns, None),
+                parts.history: turns,
+                parts.send: gr.update(interactive=False),
+                parts.regenerate: gr.update(interactive=False),
+                parts.stop: gr.update(interactive=True),
+                parts.notice: notice("none", ""),
+                parts.answer: trace.message(),
+            }
+            for _ in paced(generation, trace):
+                if not self._visitors.holds(visitor, generation):
+                    return  # a new chat was opened meanwhile
+                yield {parts.answer: trace.message()}
+            if self._visitors.holds(visitor, generation):
+                yield self._ending(turns, trace)
+        finally:
+            self._visitors.end(visitor, generation)
+
+    def _ending(self, turns: list[Turn], trace: Trace) -> Changes:
+        parts = self._parts
+        finished = trace.finished
+        text = finished.text if finished else ""
+        whole = [*turns, {"role": "assistant", "content": text}] if text else turns
+        changes: Changes = {
+            parts.chat: chat_json(whole, trace.answer),
+            parts.history: whole,
+            parts.answer: trace.message(),
+            parts.send: gr.update(interactive=True),
+            parts.regenerate: gr.update(interactive=True),
+            parts.stop: gr.update(interactive=False),
+        }
+        if finished and finished.finish_reason == "error":
+            changes[parts.notice] = notice(
+                "error", f"The answer ended with an error: {finished.detail} Press Regenerate to try again."
+            )
+        return changes
+
+
+def chat_json(turns: list[Turn], done: str | None) -> str:
+    """The whole conversation; ``done`` names the answer whose text is in it."""
+    return to_json({"kind": "chat", "turns": [[turn["role"], turn["content"]] for turn in turns], "done": done})
+
+
+def paced(generation: GenerationPort, trace: Trace) -> Iterator[None]:
+    """Feed every event to ``trace`` and yield when it is time to draw; ends with the answer, without a last yield."""
+    drawn, waiting = 0.0, False
+    while trace.finished is None:
+        due = drawn + 1.0 / MAX_YIELDS_PER_S - time.monotonic()
+        event = generation.next_event(max(0.0, due) if waiting else 0.25)
+        if event is not None:
+            trace.add(event)
+            waiting = True
+        if trace.finished is None and waiting and time.monotonic() >= drawn + 1.0 / MAX_YIELDS_PER_S:
+            yield
+            drawn, waiting = time.monotonic(), False

@@ -1,0 +1,198 @@
+"""The one session behind the page: opened in the background, its baseline measured when the engine is idle."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from dspark_core.errors import DSparkError
+from dspark_core.events import DecodeRound, Finished
+from dspark_core.params import SamplingParams, ScheduleParams
+from dspark_core.telemetry import Summary, fold
+from ui.ports import Opener, SessionPort
+
+_LOG = logging.getLogger(__name__)
+BASELINE_PROMPT = "Explain in a few sentences why the sky is blue."
+BASELINE_WARM_UP_TOKENS = 8
+BASELINE_TOKENS = 64
+_IDLE_CHECK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Plain decoding, measured on this machine through the same engine.
+
+    Attributes:
+        figures: telemetry's figures of the measured run (the warm-up left out).
+        clock: local time of day of the measurement, "17:02".
+    """
+
+    figures: Summary
+    clock: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What the page says about the session.
+
+    Attributes:
+        phase: "loading", "ready" or "failed".
+        stage: what is being done, or the error.
+        fraction: 0..1 of the loading.
+    """
+
+    phase: Literal["loading", "ready", "failed"]
+    stage: str
+    fraction: float = 0.0
+
+
+class SessionHost:
+    """Opens the session once, keeps it, measures plain decoding; every method is safe from any thread.
+
+    Args:
+        opener: opens the session; gets a progress callback.
+        name: what is being opened, for the screen.
+    """
+
+    def __init__(self, opener: Opener, name: str) -> None:
+        self.name = name
+        self._opener = opener
+        self._wake = threading.Condition()
+        self._state = HostState("loading", "starting")
+        self._session: SessionPort | None = None
+        self._baseline: Baseline | None = None
+        self._baseline_note = "waits for the model"
+        self._wanted = True  # a baseline is wanted
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin opening in the background; again after a failure; otherwise without effect."""
+        with self._wake:
+            if self._thread is not None and self._state.phase != "failed":
+                return
+            self._state = HostState("loading", "starting")
+            self._thread = threading.Thread(target=self._run, name="dspark-host", daemon=True)
+            self._thread.start()
+
+    @property
+    def state(self) -> HostState:
+        """How far the opening is."""
+        with self._wake:
+            return self._state
+
+    @property
+    def session(self) -> SessionPort | None:
+        """The session once it is ready."""
+        with self._wake:
+            return self._session
+
+    @property
+    def baseline(self) -> tuple[Baseline | None, str]:
+        """The latest measurement, and what is going on about it ('' if nothing)."""
+        with self._wake:
+            return self._baseline, self._baseline_note
+
+    def want_baseline(self) -> None:
+        """Measure again as soon as the engine is idle."""
+        with self._wake:
+            self._wanted = True
+            if self._session is not None:
+                self._baseline_note = "waits for an idle moment"
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """End the background thread and give the session back."""
+        with self._wake:
+            self._closing = True
+            thread = self._thread
+            self._wake.notify_all()
+        if thread is not None:
+            thread.join(timeout=30)
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _progress(self, stage: str, fraction: float) -> None:
+        with self._wake:
+            self._state = HostState("loading", stage, min(1.0, max(0.0, fraction)))
+
+    def _run(self) -> None:
+        try:
+            session = self._opener(self._progress)
+        except DSparkError as error:
+            self._fail(str(error))
+            return
+        except Exception as error:  # the page must say it, whatever it is; the log has the traceback
+            _LOG.exception("Opening the session failed.")
+            self._fail(f"{type(error).__name__}: {error}. The server's log has the details.")
+            return
+        with self._wake:
+            self._session = session
+            self._state = HostState("ready", "ready", 1.0)
+            self._baseline_note = "waits for an idle moment"
+        self._serve_baselines(session)
+
+    def _fail(self, message: str) -> None:
+        with self._wake:
+            self._state = HostState("failed", message)
+
+    def _serve_baselines(self, session: SessionPort) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._wanted or self._closing)
+                if self._closing:
+                    return
+            if session.engine.num_active == 0:
+                self._try_baseline(session)
+            else:
+                time.sleep(_IDLE_CHECK_S)
+
+    def _try_baseline(self, session: SessionPort) -> None:
+        self._note("measuring now")
+        try:
+            warm = self._plain(session, BASELINE_WARM_UP_TOKENS)
+            figures = None if warm is None else self._plain(session, BASELINE_TOKENS)
+        except DSparkError as error:
+            self._note(f"could not be measured: {error}", wanted=False)
+            return
+        if figures is None:
+            self._note("waits for an idle moment")
+            time.sleep(_IDLE_CHECK_S)
+            return
+        with self._wake:
+            self._baseline = Baseline(figures, time.strftime("%H:%M"))
+            self._baseline_note = ""
+            self._wanted = False
+
+    def _note(self, note: str, *, wanted: bool = True) -> None:
+        with self._wake:
+            self._baseline_note = note
+            self._wanted = wanted
+
+    def _plain(self, session: SessionPort, tokens: int) -> Summary | None:
+        """Figures of a plain run; None when another answer ran beside it, which would falsify them."""
+        request = session.request(
+            [{"role": "user", "content": BASELINE_PROMPT}],
+            SamplingParams(temperature=0.0, max_new_tokens=tokens),
+            ScheduleParams("fixed", 0, 0),
+            "none",
+        )
+        generation = session.engine.submit(request)
+        events = []
+        try:
+            while True:
+                event = generation.next_event(1.0)
+                if self._closing or session.engine.num_active > 1:
+                    return None
+                if isinstance(event, DecodeRound):
+                    events.append(event)
+                elif isinstance(event, Finished):
+                    if event.finish_reason == "error":
+                        raise DSparkError(event.detail)
+                    return fold(events)
+        finally:
+            generation.cancel()

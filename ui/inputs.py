@@ -1,0 +1,76 @@
+"""What visitors enter becomes checked parameters, or an error that says what to do. Direct calls come here too."""
+
+from __future__ import annotations
+
+import math
+
+from dspark_core.errors import ParameterError
+from dspark_core.params import SamplingParams, ScheduleParams
+
+MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, which the context limit follows
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ParameterError(f"{name} is {_shown(value)}; enter a whole number.")
+    if value != int(value):
+        raise ParameterError(f"{name} is {value}; it must be a whole number.")
+    return int(value)
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ParameterError(f"{name} is {_shown(value)}; enter a number.")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    return "empty" if value is None or value == "" else repr(value)[:40]
+
+
+def _seed(value: object) -> int | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        if not value.strip().isascii() or not value.strip().isdigit():
+            raise ParameterError(f"The seed is {_shown(value)}; enter a whole number, or leave it empty for a new one.")
+        return int(value) if len(value) < 40 else -1
+    return _whole("The seed", value)
+
+
+def read_schedule(policy: object, l_min: object, l_max: object, threshold: object) -> ScheduleParams:
+    """The schedule that the controls say. Raises ParameterError."""
+    if not isinstance(policy, str):
+        raise ParameterError(f"The policy is {_shown(policy)}; choose one from the list.")
+    return ScheduleParams(policy, _whole("L_min", l_min), _whole("L_max", l_max), _number("The threshold", threshold))
+
+
+def read_sampling(temperature: object, top_p: object, max_tokens: object, seed: object) -> SamplingParams:
+    """The sampling law that the controls say. Raises ParameterError."""
+    return SamplingParams(
+        temperature=_number("The temperature", temperature),
+        top_p=_number("Top-p", top_p),
+        seed=_seed(seed),
+        max_new_tokens=_whole("Max tokens", max_tokens),
+    )
+
+
+def read_text(name: str, value: object) -> str:
+    """A text of bounded length. Raises ParameterError."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ParameterError(f"{name} must be text.")
+    if len(value) > MAX_CHARACTERS:
+        raise ParameterError(
+            f"{name} has {len(value):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it and send again."
+        )
+    return value
+
+
+def read_prompt(value: object) -> str:
+    """The visitor's message. Raises ParameterError when it is empty."""
+    text = read_text("The message", value)
+    if not text.strip():
+        raise ParameterError("The message is empty. Write something to answer, or choose an example.")
+    return text

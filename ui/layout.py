@@ -1,0 +1,190 @@
+"""The page's components and where they stand. No behaviour here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from dspark_core.params import MAX_NEW_TOKENS_LIMIT, PRESETS, ScheduleParams
+from ui.panels import feed, panel
+
+EXAMPLES = (
+    "Why is the sky blue?",
+    "Write a short story about a lighthouse keeper.",
+    "Write a Python function that reverses a string.",
+    "Count from one to twenty in words.",
+)
+SLIDER_TOP = 15  # of L_min and L_max until the drafter's γ is known
+DEFAULT_SCHEDULE = ScheduleParams()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The components that handlers read or change."""
+
+    headline: gr.HTML
+    chat: gr.HTML
+    history: gr.State
+    prompt: gr.Textbox
+    send: gr.Button
+    stop: gr.Button
+    regenerate: gr.Button
+    clear: gr.Button
+    retry: gr.Button
+    examples: tuple[gr.Button, ...]
+    drafter: gr.Dropdown
+    policy: gr.Dropdown
+    presets: tuple[gr.Button, ...]
+    l_min: gr.Slider
+    l_max: gr.Slider
+    threshold: gr.Slider
+    temperature: gr.Slider
+    top_p: gr.Slider
+    max_tokens: gr.Slider
+    seed: gr.Textbox
+    system: gr.Textbox
+    answer: gr.HTML
+    status: gr.HTML
+    notice: gr.HTML
+    schedule_note: gr.HTML
+
+    @property
+    def controls(self) -> list[Any]:
+        """What an answer is asked with, in the order that `ui.answering` takes."""
+        return [
+            self.system, self.drafter, self.policy, self.l_min, self.l_max, self.threshold,
+            self.temperature, self.top_p, self.max_tokens, self.seed,
+        ]  # fmt: skip
+
+    @property
+    def streamed(self) -> list[Any]:
+        """What an answer changes."""
+        return [
+            self.chat, self.history, self.prompt, self.send, self.stop, self.regenerate, self.answer, self.notice,
+        ]  # fmt: skip
+
+
+def build_layout() -> Parts:
+    """Put everything on the page; must be called inside ``gr.Blocks``."""
+    history = gr.State([])
+    feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule")}
+    panel("header", elem_id="ds-header")
+    headline = panel("headline", elem_id="ds-headline")
+    with gr.Row(elem_id="ds-shell"):
+        with gr.Column(elem_id="ds-main", min_width=280):
+            conversation = _conversation()
+            panel("ribbon", elem_id="ds-ribbon-panel")
+            panel("table", elem_id="ds-table-panel")
+        with gr.Column(elem_id="ds-side", min_width=280):
+            controls = _controls()
+            panel("charts", elem_id="ds-charts-panel")
+    panel("footer", elem_id="ds-footer")
+    return Parts(
+        headline=headline,
+        history=history,
+        chat=feeds["chat"],
+        answer=feeds["answer"],
+        status=feeds["status"],
+        notice=feeds["notice"],
+        schedule_note=feeds["schedule"],
+        **conversation,
+        **controls,
+    )
+
+
+def _conversation() -> dict[str, Any]:
+    with gr.Column(elem_id="ds-chat-card", elem_classes=["ds-card"]):
+        panel("chat", elem_id="ds-chat")
+        panel("notice", elem_id="ds-notice-panel")
+        with gr.Row(elem_id="ds-ask"):
+            prompt = gr.Textbox(
+                label="Your message",
+                show_label=False,
+                container=False,
+                placeholder="Your message (Enter sends, Shift+Enter makes a new line, Esc stops)",
+                lines=1,
+                max_lines=6,
+                scale=8,
+                min_width=160,
+                elem_id="ds-prompt",
+                autofocus=False,
+            )
+            send = gr.Button("Send", variant="primary", interactive=False, min_width=72, scale=0, elem_id="ds-send")
+            stop = gr.Button("Stop", variant="stop", interactive=False, min_width=72, scale=0, elem_id="ds-stop")
+        with gr.Row(elem_id="ds-after"):
+            regenerate = gr.Button(
+                "Regenerate", size="sm", min_width=96, scale=0, interactive=False, elem_id="ds-regenerate"
+            )
+            clear = gr.Button("New chat", size="sm", min_width=88, scale=0, elem_id="ds-clear")
+            retry = gr.Button(
+                "Load the model again", size="sm", min_width=140, scale=0, visible=False, elem_id="ds-retry"
+            )
+        with gr.Row(elem_id="ds-examples"):
+            examples = tuple(
+                gr.Button(text, size="sm", min_width=60, scale=0, elem_classes=["ds-example"]) for text in EXAMPLES
+            )
+    return {
+        "prompt": prompt, "send": send, "stop": stop, "regenerate": regenerate, "clear": clear,
+        "retry": retry, "examples": examples,
+    }  # fmt: skip
+
+
+def _controls() -> dict[str, Any]:
+    with gr.Column(elem_id="ds-controls", elem_classes=["ds-card"]):
+        with gr.Row(elem_classes=["ds-pair"]):
+            drafter = gr.Dropdown(["dspark"], value="dspark", label="Drafter", min_width=120, elem_id="ds-drafter")
+            policy = gr.Dropdown(
+                ["threshold", "fixed"], value=DEFAULT_SCHEDULE.policy, label="Schedule policy", min_width=120,
+                elem_id="ds-policy",
+            )  # fmt: skip
+        with gr.Row(elem_id="ds-presets"):
+            presets = tuple(
+                gr.Button(
+                    f"{preset.name}: {preset.schedule.l_min}–{preset.schedule.l_max}, {preset.schedule.threshold}",
+                    size="sm",
+                    min_width=120,
+                    elem_classes=["ds-preset"],
+                )
+                for preset in PRESETS
+            )
+        with gr.Row(elem_classes=["ds-pair"]):
+            l_min = gr.Slider(
+                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_min, step=1, precision=0, label="L_min", min_width=120,
+                info="verify at least", elem_id="ds-l-min",
+            )  # fmt: skip
+            l_max = gr.Slider(
+                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_max, step=1, precision=0, label="L_max", min_width=120,
+                info="verify at most", elem_id="ds-l-max",
+            )  # fmt: skip
+        with gr.Row(elem_classes=["ds-pair"]):
+            threshold = gr.Slider(
+                0, 1, DEFAULT_SCHEDULE.threshold, step=0.01, label="Confidence threshold", min_width=120,
+                info="cut at the first c_k below it", elem_id="ds-threshold",
+            )  # fmt: skip
+            temperature = gr.Slider(
+                0, 2, 0, step=0.05, label="Temperature", min_width=120,
+                info="0 is greedy; next answer", elem_id="ds-temperature",
+            )  # fmt: skip
+        panel("schedule", elem_id="ds-schedule-panel")
+        with gr.Accordion("More: top-p, length, seed, system prompt", open=False, elem_id="ds-more"):
+            with gr.Row(elem_classes=["ds-pair"]):
+                top_p = gr.Slider(
+                    0.05, 1, 1, step=0.05, label="Top-p", min_width=120, info="1 keeps all", elem_id="ds-top-p"
+                )
+                max_tokens = gr.Slider(
+                    1, 1024, 256, step=1, precision=0, label="Max tokens", min_width=120,
+                    info=f"up to {MAX_NEW_TOKENS_LIMIT:,} in a direct request", elem_id="ds-max-tokens",
+                )  # fmt: skip
+            seed = gr.Textbox(
+                label="Seed", placeholder="empty: a new one for each answer", max_lines=1, elem_id="ds-seed"
+            )
+            system = gr.Textbox(
+                label="System prompt", placeholder="empty: the model's own", lines=2, max_lines=6, elem_id="ds-system"
+            )
+    return {
+        "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
+        "threshold": threshold, "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens,
+        "seed": seed, "system": system,
+    }  # fmt: skip

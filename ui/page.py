@@ -1,0 +1,222 @@
+"""The page: components from `ui.layout`, behaviour wired here."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gradio as gr
+
+from dspark_core.errors import DSparkError
+from dspark_core.params import PRESETS, Preset, ScheduleParams
+from ui.answering import Answering, Changes, Turn, notice, visitor_of
+from ui.host import SessionHost
+from ui.inputs import read_schedule
+from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
+from ui.ports import InfoPort
+from ui.trace import figures_json, load_json, to_json
+from ui.visitors import Visitors
+
+MAX_ANSWERS = 32  # generators in parallel; the engine refuses earlier, with a message
+STATUS_S = 1.0
+BOOT_S = 0.5
+
+
+def build_page(host: SessionHost) -> gr.Blocks:
+    """The Blocks app over ``host``. Nothing of it is in module state: several pages may live in one process."""
+    visitors = Visitors()
+    demo: gr.Blocks = gr.Blocks(title="DSpark Playground", analytics_enabled=False, fill_width=True)
+    with demo:
+        parts = build_layout()
+        boot = gr.Timer(BOOT_S)
+        pulse = gr.Timer(STATUS_S)
+        wiring = Wiring(host, visitors, parts, boot)
+        wiring.connect(demo, pulse)
+    demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
+    return demo
+
+
+class Wiring:
+    """Event handlers other than the answers', and who listens to whom."""
+
+    def __init__(self, host: SessionHost, visitors: Visitors, parts: Parts, boot: gr.Timer) -> None:
+        self._host = host
+        self._visitors = visitors
+        self._parts = parts
+        self._boot = boot
+
+    def connect(self, demo: gr.Blocks, pulse: gr.Timer) -> None:
+        """Attach every listener. All are private: no API page, no direct calls beside the queue."""
+        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        self._connect_answers(quiet)
+        self._connect_schedule(quiet)
+        parts = self._parts
+        configured = [
+            self._boot, parts.drafter, parts.policy, parts.l_min, parts.l_max, parts.send, parts.retry, parts.notice,
+        ]  # fmt: skip
+        gr.on([demo.load, self._boot.tick], self.configure, None, configured, **quiet)
+        gr.on([demo.load, pulse.tick], self.status, None, parts.status, **quiet)
+        parts.retry.click(self.retry, None, [self._boot, parts.retry, parts.notice], **quiet)
+        parts.headline.click(self.measure_again, None, parts.status, **quiet)
+        demo.unload(self.leave)
+
+    def _connect_answers(self, quiet: dict[str, Any]) -> None:
+        parts = self._parts
+        answering = Answering(self._host, self._visitors, parts)
+        shared: dict[str, Any] = {**quiet, "concurrency_limit": MAX_ANSWERS, "concurrency_id": "answers"}
+        asked = [parts.history, *parts.controls]
+        running = [
+            gr.on(
+                [parts.send.click, parts.prompt.submit],
+                answering.send,
+                [parts.prompt, *asked],
+                parts.streamed,
+                **shared,
+            ),
+            parts.regenerate.click(answering.regenerate, asked, parts.streamed, **shared),
+            *(example.click(answering.send, [example, *asked], parts.streamed, **shared) for example in parts.examples),
+        ]
+        parts.stop.click(answering.stop, None, None, **quiet)
+        gr.on(
+            parts.clear.click,
+            self.new_chat,
+            None,
+            [parts.chat, parts.history, parts.answer, parts.notice, parts.regenerate, parts.send, parts.stop],
+            cancels=running,
+            **quiet,
+        )
+
+    def _connect_schedule(self, quiet: dict[str, Any]) -> None:
+        parts = self._parts
+        sliders: list[Any] = [parts.policy, parts.l_min, parts.l_max, parts.threshold]
+        gr.on(
+            [part.change for part in sliders],
+            self.reschedule,
+            sliders,
+            parts.schedule_note,
+            trigger_mode="always_last",
+            **quiet,
+        )
+        for button, preset in zip(parts.presets, PRESETS, strict=True):
+            button.click(_preset_handler(self, preset), None, [*sliders, parts.schedule_note], **quiet)
+
+    def configure(self) -> Changes:
+        """Fit the controls to the session once it is open; until then ask again."""
+        parts, state, session = self._parts, self._host.state, self._host.session
+        if state.phase == "failed":
+            return {
+                self._boot: gr.Timer(active=False),
+                parts.retry: gr.update(visible=True),
+                parts.notice: notice("error", f"The model could not be opened. {state.stage}"),
+            }
+        if session is None:
+            return {self._boot: gr.Timer(active=True)}
+        return {self._boot: gr.Timer(active=False), parts.send: gr.update(interactive=True)} | self._fitted(
+            session.info
+        )
+
+    def _fitted(self, info: InfoPort) -> Changes:
+        parts, top = self._parts, max(1, info.num_draft_tokens)
+        names = list(info.drafters)
+        policy = DEFAULT_SCHEDULE.policy if DEFAULT_SCHEDULE.policy in info.policies else info.policies[0]
+        return {
+            parts.drafter: gr.update(choices=names, value="dspark" if "dspark" in names else names[0]),
+            parts.policy: gr.update(choices=list(info.policies), value=policy),
+            parts.l_min: gr.update(maximum=top, value=min(DEFAULT_SCHEDULE.l_min, top)),
+            parts.l_max: gr.update(maximum=top, value=min(DEFAULT_SCHEDULE.l_max, top)),
+        }
+
+    def status(self) -> str:
+        """What the session does and how busy the machine is, as JSON for the store."""
+        state, session = self._host.state, self._host.session
+        baseline, note = self._host.baseline
+        body: dict[str, Any] = {
+            "kind": "status",
+            "phase": state.phase,
+            "stage": state.stage,
+            "fraction": state.fraction,
+            "name": self._host.name,
+            "baseline": baseline and {"figures": figures_json(baseline.figures), "clock": baseline.clock},
+            "baseline_note": note,
+            "t": time.monotonic(),
+        }
+        if session is not None:
+            info = session.info
+            body["info"] = [info.model, info.device_label, info.dtype, info.num_draft_tokens, info.max_context]
+            body["drafters"] = info.drafters
+            body["active"] = session.engine.num_active
+            body["load"] = load_json(session.engine.load_sensor.sample())
+        return to_json(body)
+
+    def reschedule(self, policy: str, l_min: float, l_max: float, threshold: float, request: gr.Request) -> str:
+        """Steer the visitor's running answer; say what happened."""
+        try:
+            schedule = read_schedule(policy, l_min, l_max, threshold)
+            running = self._visitors.update_schedule(visitor_of(request), schedule)
+        except DSparkError as error:
+            return _schedule_note("error", f"{error} The last valid schedule stays in force.")
+        return _schedule_note("info", _described(schedule, running))
+
+    def preset(self, preset: Preset, request: gr.Request) -> Changes:
+        """Set a preset, clipped to the drafter's γ, and say so."""
+        parts, session = self._parts, self._host.session
+        schedule, note = preset.schedule, ""
+        if session is not None:
+            schedule, note = preset.clipped_to(session.info.num_draft_tokens)
+        running = self._visitors.update_schedule(visitor_of(request), schedule)
+        return {
+            parts.policy: schedule.policy,
+            parts.l_min: schedule.l_min,
+            parts.l_max: schedule.l_max,
+            parts.threshold: schedule.threshold,
+            parts.schedule_note: _schedule_note("info", note or _described(schedule, running), sticky=bool(note)),
+        }
+
+    def new_chat(self, request: gr.Request) -> Changes:
+        """Forget the conversation and end what runs."""
+        self._visitors.forget(visitor_of(request))
+        parts = self._parts
+        empty: list[Turn] = []
+        return {
+            parts.chat: to_json({"kind": "chat", "turns": [], "done": None}),
+            parts.history: empty,
+            parts.answer: to_json({"kind": "forget"}),
+            parts.notice: notice("none", ""),
+            parts.regenerate: gr.update(interactive=False),
+            parts.send: gr.update(interactive=self._host.session is not None),
+            parts.stop: gr.update(interactive=False),
+        }
+
+    def retry(self) -> Changes:
+        """Open the session again after a failure."""
+        self._host.start()
+        return {
+            self._boot: gr.Timer(active=True),
+            self._parts.retry: gr.update(visible=False),
+            self._parts.notice: notice("none", ""),
+        }
+
+    def measure_again(self) -> str:
+        """Ask for a new baseline and show that."""
+        self._host.want_baseline()
+        return self.status()
+
+    def leave(self, request: gr.Request) -> None:
+        """The browser tab is gone: end what it had running."""
+        self._visitors.forget(visitor_of(request))
+
+
+def _preset_handler(wiring: Wiring, preset: Preset) -> Any:
+    def apply(request: gr.Request) -> Changes:
+        return wiring.preset(preset, request)
+
+    return apply
+
+
+def _schedule_note(level: str, text: str, *, sticky: bool = False) -> str:
+    return to_json({"kind": "schedule", "level": level, "text": text, "sticky": sticky, "t": time.monotonic()})
+
+
+def _described(schedule: ScheduleParams, running: bool) -> str:
+    bounds = f"L_min {schedule.l_min}, L_max {schedule.l_max}, threshold {schedule.threshold:.2f}, {schedule.policy}"
+    return f"{bounds}: {'from the next round of the running answer' if running else 'for the next answer'}."

@@ -1,0 +1,58 @@
+"""Custom panels: constant markup that scripts fill. The only value that ever changes is a feed's JSON string.
+
+`gr.HTML` evaluates its rendered template as a JavaScript template literal. Hence the templates here never contain a
+value, and the scripts (`ui/static`) put every text into the document as text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+from ui.fates import legend_html, palette_css
+
+STATIC = Path(__file__).parent / "static"
+_INBOX = "const page = (window.dsparkPage ??= {inbox: []});"
+
+
+def panel(name: str, *, elem_id: str) -> gr.HTML:
+    """A panel with the markup of ``ui/static/<name>.html``; its script is told when it is in the document.
+
+    Its button with ``data-press`` triggers the component's click event.
+    """
+    markup = (STATIC / f"{name}.html").read_text(encoding="utf-8").replace("<!--legend-->", legend_html())
+    if "${" in markup or "{{" in markup or "`" in markup or "\\" in markup:
+        raise AssertionError(f"{name}.html must be constant: Gradio evaluates templates.")
+    return gr.HTML(
+        html_template=markup,
+        js_on_load=f"{_INBOX} page.inbox.push(['mount', '{name}', element, () => trigger('click')]);",
+        apply_default_css=False,
+        elem_id=elem_id,
+        elem_classes=["ds-panel"],
+    )
+
+
+def feed(name: str) -> gr.HTML:
+    """An invisible component whose value, a JSON string, goes to the page's store."""
+    return gr.HTML(
+        html_template="",
+        js_on_load=f"{_INBOX} watch('value', () => page.inbox.push(['feed', props.value]));",
+        apply_default_css=False,
+        elem_id=f"ds-feed-{name}",
+        elem_classes=["ds-feed"],
+    )
+
+
+def page_css() -> str:
+    """All of the page's own style."""
+    return palette_css() + (STATIC / "page.css").read_text(encoding="utf-8")
+
+
+def page_head() -> str:
+    """Scripts of the page: plotly.js from the installed package, our modules from this one; nothing from elsewhere."""
+    return (
+        '<meta name="color-scheme" content="light dark">'
+        '<script type="module" src="dspark/static/main.js"></script>'
+        '<script src="dspark/plotly/plotly.min.js"></script>'
+    )

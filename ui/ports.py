@@ -1,0 +1,105 @@
+"""What the page needs of a session: the surface of `dspark_core.loading.Session`, without importing torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from dspark_core.events import Event, LoadSample
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+
+Progress = Callable[[str, float], None]
+
+
+class InfoPort(Protocol):
+    """What the page says about the open session."""
+
+    @property
+    def model(self) -> str:
+        """Name of the target."""
+
+    @property
+    def device_label(self) -> str:
+        """Where it runs, ready for the screen."""
+
+    @property
+    def dtype(self) -> str:
+        """Number format of the weights."""
+
+    @property
+    def num_draft_tokens(self) -> int:
+        """γ of the session's drafter."""
+
+    @property
+    def drafters(self) -> Mapping[str, str]:
+        """Drafter names, each with a note ('' if there is nothing to say)."""
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the schedule policies."""
+
+    @property
+    def max_context(self) -> int:
+        """Tokens that prompt and answer may have together."""
+
+
+class GenerationPort(Protocol):
+    """A running answer: a stream of events that other threads may steer."""
+
+    def next_event(self, timeout_s: float | None = None) -> Event | None:
+        """The next event, or None after ``timeout_s`` seconds without one."""
+
+    def update_schedule(self, schedule: ScheduleParams) -> None:
+        """Use ``schedule`` from the next round on."""
+
+    def cancel(self) -> None:
+        """End the answer after the round in progress."""
+
+
+class LoadSensorPort(Protocol):
+    """A sensor that answers at once."""
+
+    def sample(self) -> LoadSample:
+        """The latest sample."""
+
+
+class EnginePort(Protocol):
+    """The engine."""
+
+    @property
+    def load_sensor(self) -> LoadSensorPort:
+        """The engine's load sensor."""
+
+    @property
+    def num_active(self) -> int:
+        """Answers running now."""
+
+    def submit(self, request: GenerationRequest) -> GenerationPort:
+        """Start an answer. Raises ResourceError when too many run."""
+
+
+class SessionPort(Protocol):
+    """An open model with its engine."""
+
+    @property
+    def engine(self) -> EnginePort:
+        """The engine."""
+
+    @property
+    def info(self) -> InfoPort:
+        """What was opened."""
+
+    def request(
+        self,
+        messages: Sequence[dict[str, str]],
+        sampling: SamplingParams,
+        schedule: ScheduleParams,
+        drafter: str,
+    ) -> GenerationRequest:
+        """The request for a conversation. Raises ParameterError."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+Opener = Callable[[Progress], SessionPort]

@@ -1,0 +1,80 @@
+"""Serving the page: what is on, what is off, and a clear word when the port is taken."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+
+from ui.host import SessionHost
+from ui.panels import STATIC, page_css, page_head
+from ui.settings import Settings
+from ui.theme import playground_theme
+
+MAX_UPLOAD = "1kb"  # the page takes no files; Gradio's upload route stays, so bound it
+
+
+def _routes() -> list[BaseRoute]:
+    package_data = Path(plotly.__file__).parent / "package_data"
+    return [
+        Mount("/dspark/static", StaticFiles(directory=STATIC)),
+        Mount("/dspark/plotly", StaticFiles(directory=package_data)),
+    ]
+
+
+def launch_options(address: str, port: int) -> dict[str, Any]:
+    """Arguments of `Blocks.launch`: local unless told otherwise, offline, nothing recorded or sent anywhere."""
+    return {
+        "server_name": address,
+        "server_port": port,
+        "share": False,
+        "ssr_mode": False,
+        "run_history": False,
+        "enable_monitoring": False,
+        "mcp_server": False,
+        "pwa": False,
+        "show_error": False,
+        "max_threads": 96,
+        "max_file_size": MAX_UPLOAD,
+        "footer_links": [],
+        "theme": playground_theme(),
+        "css": page_css(),
+        "head": page_head(),
+        "app_kwargs": {"routes": _routes(), "docs_url": None, "redoc_url": None, "openapi_url": None},
+        "quiet": True,
+    }
+
+
+def _port_is_free(address: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def serve(demo: gr.Blocks, host: SessionHost, settings: Settings) -> None:
+    """Open the session in the background and serve the page until interrupted."""
+    if not _port_is_free(settings.address, settings.port):
+        sys.exit(
+            f"Port {settings.port} on {settings.address} cannot be used: another program has it, or the address is "
+            f"not this machine's. Choose another with --port or PORT, for example --port {settings.port + 1}."
+        )
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    host.start()
+    sys.stdout.write(f"DSpark Playground: http://{settings.address}:{settings.port} (Ctrl+C ends it)\n")
+    sys.stdout.flush()
+    try:
+        demo.launch(**launch_options(settings.address, settings.port))
+    finally:
+        host.close()

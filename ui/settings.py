@@ -1,0 +1,61 @@
+"""What the page is started with: command line first, then environment, then defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ui.ports import Progress, SessionPort
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where to serve and what to open.
+
+    Attributes:
+        address, port: where the page is served; 127.0.0.1 is this machine only.
+        model: the target (``DSPARK_MODEL``).
+        draft_model: its drafter (``DSPARK_DRAFT_MODEL``).
+        device: ``DSPARK_DEVICE``.
+        dtype: ``DSPARK_DTYPE``.
+    """
+
+    address: str = "127.0.0.1"
+    port: int = 7860
+    model: str = "smollm2-135m"
+    draft_model: str = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+
+    def open_session(self, progress: Progress) -> SessionPort:
+        """Open the engine; heavy imports happen here, so that the page is up before. Raises DSparkError."""
+        progress("importing the engine", 0.0)
+        from dspark_core.loading import open_session
+
+        session: SessionPort = open_session(
+            self.model, draft_model=self.draft_model, device=self.device, dtype=self.dtype, progress=progress
+        )
+        return session
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a whole number from 1 to 65535")
+    return int(text)
+
+
+def read_settings(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from ``arguments`` (default: the command line) and ``environment`` (default: the process's)."""
+    env = os.environ if environment is None else environment
+    parser = argparse.ArgumentParser(prog="app.py", description="DSpark Playground: see speculative decoding at work.")
+    parser.add_argument("--host", default=env.get("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to serve on")
+    port = env.get("PORT") or env.get("GRADIO_SERVER_PORT") or "7860"
+    parser.add_argument("--port", type=_port, default=port, help="port to serve on (default 7860)")
+    parser.add_argument("--model", default=env.get("DSPARK_MODEL", "smollm2-135m"), help="target model")
+    parser.add_argument("--draft-model", default=env.get("DSPARK_DRAFT_MODEL", "auto"), help="drafter checkpoint")
+    parser.add_argument("--device", default=env.get("DSPARK_DEVICE", "auto"), help="auto, cpu, cuda, cuda:0, …")
+    parser.add_argument("--dtype", default=env.get("DSPARK_DTYPE", "auto"), help="auto, float32, bfloat16, …")
+    args = parser.parse_args(arguments)
+    return Settings(args.host, args.port, args.model, args.draft_model, args.device, args.dtype)

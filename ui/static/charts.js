@@ -1,0 +1,191 @@
+// Three live charts, each made once and then updated in place (zoom and hover survive).
+import { fateColour, markOf, variable } from "./fates.js";
+import { fixed, percent } from "./text.js";
+
+const WINDOW = 60; // rounds in sight while an answer runs
+const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false };
+const SYMBOLS = { accepted: "circle", rejected: "x", discarded: "circle-open", unverified: "diamond-open" };
+
+const plotly = () =>
+  new Promise((resolve) => {
+    const wait = () => (window.Plotly ? resolve(window.Plotly) : setTimeout(wait, 50));
+    wait();
+  });
+
+function look() {
+  return {
+    ink: variable("--body-text-color"), muted: variable("--body-text-color-subdued"), line: variable("--ds-line"),
+    accent: variable("--ds-accent"), band: variable("--ds-band"), survival: variable("--ds-survival"),
+    panel: variable("--block-background-fill"),
+  };
+}
+
+function layout(colours, { x, y, ...rest }) {
+  const axis = {
+    gridcolor: colours.line, zerolinecolor: colours.line, linecolor: colours.line, tickcolor: colours.line,
+    tickfont: { size: 11 }, title: { font: { size: 11 }, standoff: 6 }, automargin: true,
+  };
+  return {
+    height: 200,
+    margin: { l: 40, r: 12, t: 26, b: 34 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: variable("--font"), size: 12, color: colours.muted },
+    hoverlabel: { bgcolor: colours.panel, bordercolor: colours.line, font: { color: colours.ink, size: 12 } },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: window.innerWidth < 480 ? 10 : 11 }, itemwidth: 30 },
+    showlegend: true,
+    xaxis: { ...axis, ...x, title: { ...axis.title, text: x.name } },
+    yaxis: { ...axis, ...y, title: { ...axis.title, text: y.name } },
+    ...rest,
+  };
+}
+
+function lastRound(rounds) {
+  for (let i = rounds.length - 1; i >= 0; i -= 1) if (rounds[i]?.draft.length) return rounds[i];
+  return null;
+}
+
+function blockFigure(store, colours) {
+  const gamma = store.prefilled?.num_draft_tokens || store.status?.info?.[3] || 7;
+  const round = lastRound(store.rounds);
+  const narrow = window.innerWidth < 480;
+  const draft = round?.draft ?? [];
+  const xs = draft.map((_, k) => k + 1);
+  const confident = draft.some((token) => token.confidence !== null);
+  const threshold = round?.policy === "threshold" ? round.threshold : null;
+  const shapes = [];
+  const annotations = [];
+  if (round) {
+    shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: gamma + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
+    if (round.verifyLen < gamma) annotations.push({ x: (round.verifyLen + gamma + 1) / 2, yref: "paper", y: 0.03, yanchor: "bottom", text: "not verified", showarrow: false, font: { size: 11, color: colours.muted } });
+  }
+  if (round && !confident) annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.95, text: "this drafter has no confidence head; shown: its probability", showarrow: false, font: { size: 11, color: colours.muted } });
+  const value = confident ? (token) => token.confidence : (token) => token.draftProb;
+  const traces = [
+    {
+      name: "survival a", x: xs, y: draft.map((token) => token.survival), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" },
+      hovertemplate: "survival %{y:.2f}<extra></extra>", visible: confident || !round,
+    },
+    {
+      name: confident || !round ? "confidence c" : "draft probability", x: xs, y: draft.map(value), mode: "lines+markers",
+      line: { color: colours.accent, width: 2 },
+      marker: { size: 10, symbol: draft.map((token) => SYMBOLS[token.fate]), color: draft.map((token) => fateColour(token.fate)), line: { width: 2, color: draft.map((token) => fateColour(token.fate)) } },
+      customdata: draft.map((token) => `${markOf(token.fate)} ${token.fate}`),
+      hovertemplate: "position %{x}: %{y:.2f}, %{customdata}<extra></extra>",
+    },
+  ];
+  if (threshold !== null && confident) {
+    traces.push({
+      name: narrow ? "threshold" : `threshold ${fixed(threshold)} on c`, x: [0.5, gamma + 0.5], y: [threshold, threshold], mode: "lines",
+      line: { color: colours.ink, width: 1.5, dash: "dash" }, hoverinfo: "skip",
+    });
+  }
+  const words = round
+    ? `Round ${round.index + 1}: ${confident ? "confidence" : "draft probability"} ${draft.map((token) => `${fixed(value(token))} ${token.fate}`).join(", ")}; verified ${round.verifyLen}` + (threshold === null ? "" : `; threshold ${fixed(threshold)}`)
+    : "No round yet";
+  return { traces, words, layout: layout(colours, { x: { name: "position in the block", range: [0.5, gamma + 0.5], dtick: 1, showgrid: false }, y: { range: [0, 1.05], tickvals: [0, 0.25, 0.5, 0.75, 1] }, shapes, annotations }) };
+}
+
+const roundTraces = (colours) => [
+  { name: "L_max", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, showlegend: false, hoverinfo: "skip" },
+  { name: "bounds", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, fill: "tonexty", fillcolor: colours.band, hovertemplate: "L_min %{y}<extra></extra>" },
+  { name: "accepted", x: [], y: [], type: "bar", marker: { color: fateColour("accepted"), opacity: 0.75 }, width: 0.62, hovertemplate: "round %{x}: accepted %{y}<extra></extra>" },
+  { name: "chosen ℓ", x: [], y: [], mode: "lines+markers", line: { width: 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: "round %{x}: ℓ %{y}<extra></extra>" },
+];
+
+function roundsLayout(store, colours) {
+  const total = store.rounds.length;
+  const gamma = store.prefilled?.num_draft_tokens || store.status?.info?.[3] || 7;
+  const from = store.running ? Math.max(0, total - WINDOW) : 0;
+  return layout(colours, {
+    x: { name: "round", range: [from + 0.4, Math.max(total, from + 12) + 0.6], showgrid: false },
+    y: { range: [0, gamma + 0.6], dtick: gamma > 8 ? 2 : 1 },
+    bargap: 0.3,
+    uirevision: store.running ? undefined : store.answer,
+  });
+}
+
+function loadFigure(store, colours) {
+  const samples = store.loads;
+  const end = samples.at(-1)?.t ?? 0;
+  const xs = samples.map(({ t }) => t - end);
+  const traces = [
+    { name: "utilisation", x: xs, y: samples.map(({ load }) => (load.utilisation === null ? null : load.utilisation * 100)), mode: "lines", line: { color: colours.accent, width: 2 }, fill: "tozeroy", fillcolor: colours.band, hovertemplate: "%{y:.0f} %<extra>utilisation</extra>" },
+    { name: "memory", x: xs, y: samples.map(({ load }) => (load.memoryTotal ? (100 * load.memoryUsed) / load.memoryTotal : null)), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" }, hovertemplate: "%{y:.0f} %<extra>memory</extra>" },
+  ];
+  const powered = samples.some(({ load }) => load.power !== null);
+  if (powered) traces.push({ name: "power, W", x: xs, y: samples.map(({ load }) => load.power), mode: "lines", yaxis: "y2", line: { color: fateColour("correction"), width: 2, dash: "dash" }, hovertemplate: "%{y:.0f} W<extra>power</extra>" });
+  const last = samples.at(-1)?.load;
+  const words = last ? `${last.source}: utilisation ${percent(last.utilisation)}, memory ${last.memoryTotal ? percent(last.memoryUsed / last.memoryTotal) : "–"}${last.power === null ? "" : `, ${Math.round(last.power)} W`}` : "No sample yet";
+  const second = powered ? { yaxis2: { overlaying: "y", side: "right", rangemode: "tozero", showgrid: false, tickfont: { size: 11 }, automargin: true } } : {};
+  return { traces, words, layout: layout(colours, { x: { name: "seconds ago", range: [Math.min(-60, xs[0] ?? -60), 0], showgrid: false }, y: { range: [0, 105], ticksuffix: " %", tickvals: [0, 50, 100] }, ...second }) };
+}
+
+function loadNote(store) {
+  const load = store.loads.at(-1)?.load;
+  if (!load) return store.status?.phase === "failed" ? "no model" : "waits for the model";
+  const memory = load.memoryTotal ? `${(load.memoryUsed / 2 ** 30).toFixed(1)} of ${(load.memoryTotal / 2 ** 30).toFixed(0)} GiB` : "";
+  const power = load.power === null ? "" : `${Math.round(load.power)} W`;
+  return [load.source, memory, power, load.note].filter(Boolean).join(" · ");
+}
+
+export function mountCharts(root, store) {
+  const box = (name) => root.querySelector(`[data-plot="${name}"]`);
+  const note = root.querySelector("[data-load-note]");
+  let colours = null;
+  let drawnRounds = 0;
+  let epoch = -1;
+  let samples = -1;
+  let lastKey = "";
+
+  const drawRounds = (Plotly, force) => {
+    const target = box("rounds");
+    if (force || store.epoch !== epoch) {
+      epoch = store.epoch;
+      drawnRounds = 0;
+      Plotly.react(target, roundTraces(colours), roundsLayout(store, colours), CONFIG);
+    }
+    const fresh = store.rounds.slice(drawnRounds).filter(Boolean);
+    const before = drawnRounds;
+    drawnRounds = store.rounds.length;
+    if (fresh.length) {
+      const x = fresh.map((round) => round.index + 1);
+      const cap = (round, value) => (round.draft.length ? Math.min(value, round.draft.length) : 0);
+      Plotly.extendTraces(target, {
+        x: [x, x, x, x],
+        y: [fresh.map((r) => cap(r, r.lMax)), fresh.map((r) => cap(r, r.lMin)), fresh.map((r) => r.accepted), fresh.map((r) => r.verifyLen)],
+      }, [0, 1, 2, 3]);
+    }
+    const last = store.rounds.at(-1);
+    if (last) target.setAttribute("aria-label", `${store.rounds.length} rounds; the last verified ${last.verifyLen} and accepted ${last.accepted}, bounds ${last.lMin} to ${last.lMax}. The table of rounds has all of them.`);
+    const key = `${store.running}:${store.epoch}`;
+    if (before !== drawnRounds || key !== lastKey) Plotly.relayout(target, roundsLayout(store, colours));
+    lastKey = key;
+  };
+
+  const drawFigure = (Plotly, name, figure) => {
+    Plotly.react(box(name), figure.traces, figure.layout, CONFIG);
+    box(name).setAttribute("aria-label", figure.words);
+  };
+
+  plotly().then((Plotly) => {
+    let blockKey = "";
+    const draw = (force = false) => {
+      if (!colours || force) {
+        colours = look();
+        colours.band2 = variable("--ds-band-line");
+      }
+      const key = `${store.epoch}:${store.rounds.length}:${store.status?.info?.[3]}`;
+      if (force || key !== blockKey) drawFigure(Plotly, "block", blockFigure(store, colours));
+      blockKey = key;
+      drawRounds(Plotly, force);
+      const latest = store.loads.at(-1)?.t ?? 0;
+      if (force || latest !== samples) drawFigure(Plotly, "load", loadFigure(store, colours));
+      samples = latest;
+      note.textContent = loadNote(store);
+    };
+    draw(true);
+    store.listen(() => draw());
+    new MutationObserver(() => draw(true)).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  });
+}

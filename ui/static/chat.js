@@ -1,0 +1,76 @@
+// The conversation, as plain text: finished turns from the server, and the running answer round by round.
+import { make, setText } from "./text.js";
+
+const NAMES = { user: "You", assistant: "Model" };
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+    setText(button, "Copied");
+  } catch {
+    setText(button, "Select the text to copy it");
+  }
+  setTimeout(() => setText(button, "Copy"), 1600);
+}
+
+function turnNode(role, text) {
+  const node = make("article", `ds-turn ds-${role === "user" ? "user" : "model"}`);
+  const body = make("div", "ds-said", text);
+  body.dir = "auto";
+  node.append(make("span", "ds-who", NAMES[role] ?? role), body);
+  if (role !== "user") {
+    const button = make("button", "ds-copy", "Copy");
+    button.type = "button";
+    button.addEventListener("click", () => copy(body.textContent, button));
+    node.append(button);
+  }
+  return node;
+}
+
+export function mountChat(root, store) {
+  const box = root.querySelector(".ds-chat");
+  const empty = root.querySelector(".ds-empty");
+  let shown = null; // the chat message drawn
+  let live = null; // the running answer's node
+  let epoch = -1;
+  let written = 0;
+  let follow = true;
+
+  box.addEventListener("scroll", () => {
+    follow = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
+  }, { passive: true });
+
+  const drawTurns = ({ chat }) => {
+    if (chat === shown) return;
+    shown = chat;
+    box.replaceChildren(...chat.turns.map(([role, text]) => turnNode(role, text)));
+    if (chat.turns.length === 0) box.append(empty);
+    live = null;
+    follow = true;
+  };
+
+  const drawLive = ({ chat, answer, rounds, text, running }) => {
+    const wanted = answer !== null && chat && chat.done !== answer && chat.turns.length > 0;
+    box.setAttribute("aria-busy", String(Boolean(wanted && running)));
+    if (!wanted) return;
+    if (!live || store.epoch !== epoch) {
+      live?.remove();
+      live = turnNode("assistant", "");
+      live.classList.add("ds-live");
+      box.append(live);
+      epoch = store.epoch;
+      written = 0;
+    }
+    const body = live.querySelector(".ds-said");
+    let fresh = "";
+    for (; written < rounds.length; written += 1) fresh += rounds[written] ? rounds[written].text : "…";
+    if (fresh) body.append(document.createTextNode(fresh));
+    if (text !== null && body.textContent !== text) body.textContent = text;
+  };
+
+  store.listen((state) => {
+    if (state.chat) drawTurns(state);
+    drawLive(state);
+    if (follow) box.scrollTop = box.scrollHeight;
+  });
+}

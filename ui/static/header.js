@@ -1,0 +1,45 @@
+import { make, setText } from "./text.js";
+
+const KEY = "dspark-theme";
+
+function applySavedTheme() {
+  let saved = null;
+  try {
+    saved = localStorage.getItem(KEY);
+  } catch {
+    return; // storage is off: the system's theme it is
+  }
+  if (saved) document.body.classList.toggle("dark", saved === "dark");
+}
+
+function toggleTheme() {
+  const dark = document.body.classList.toggle("dark");
+  try {
+    localStorage.setItem(KEY, dark ? "dark" : "light");
+  } catch {
+    // storage is off: the choice lasts for this page only
+  }
+}
+
+export function mountHeader(root, store) {
+  applySavedTheme();
+  root.querySelector(".ds-theme").addEventListener("click", toggleTheme);
+  const state = root.querySelector(".ds-state");
+  const progress = root.querySelector(".ds-progress");
+  const machine = root.querySelector(".ds-machine");
+  store.listen(({ status }) => {
+    if (!status) return;
+    state.dataset.phase = status.phase;
+    const words = {
+      loading: `loading ${status.name}: ${status.stage}`,
+      ready: status.active > 0 ? `ready, ${status.active} running` : "ready",
+      failed: "the model could not be opened",
+    };
+    setText(state.querySelector(".ds-state-text"), words[status.phase]);
+    progress.hidden = status.phase !== "loading";
+    progress.value = status.fraction;
+    if (!status.info || machine.childElementCount) return;
+    const [model, device, dtype, gamma] = status.info;
+    machine.append(make("span", "", model), make("span", "", device), make("span", "", dtype), make("span", "", `γ = ${gamma}`));
+  });
+}

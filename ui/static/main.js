@@ -1,0 +1,43 @@
+// Starts the page's scripts: panels announce themselves through an inbox that may be older than this module.
+import { mountCharts } from "./charts.js";
+import { mountChat } from "./chat.js";
+import { mountHeader } from "./header.js";
+import { mountHeadline } from "./headline.js";
+import { mountNotice, mountSchedule } from "./notice.js";
+import { mountRibbon } from "./ribbon.js";
+import { Store } from "./store.js";
+import { mountTable } from "./table.js";
+import { watchTips } from "./tip.js";
+
+const mounts = {
+  chat: mountChat,
+  header: mountHeader,
+  headline: mountHeadline,
+  ribbon: mountRibbon,
+  table: mountTable,
+  charts: mountCharts,
+  notice: mountNotice,
+  schedule: mountSchedule,
+  footer: () => {},
+};
+
+const store = new Store();
+const page = (window.dsparkPage ??= { inbox: [] });
+
+function take([kind, ...rest]) {
+  if (kind === "feed") store.receive(rest[0]);
+  if (kind === "mount") mounts[rest[0]](rest[1], store, rest[2]);
+}
+
+const waiting = page.inbox;
+page.inbox = { push: take };
+page.store = store;
+waiting.forEach(take);
+watchTips();
+
+// Esc stops the running answer, from anywhere on the page.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !store.running) return;
+  const stop = document.querySelector("#ds-stop");
+  (stop?.matches("button") ? stop : stop?.querySelector("button"))?.click();
+});

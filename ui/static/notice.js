@@ -1,0 +1,21 @@
+import { setText } from "./text.js";
+
+export function mountNotice(root, store) {
+  const box = root.querySelector(".ds-notice");
+  store.listen(({ notice }) => {
+    const silent = !notice || notice.level === "none";
+    box.hidden = silent;
+    if (silent) return setText(box, "");
+    box.dataset.level = notice.level;
+    setText(box, notice.text);
+  });
+}
+
+export function mountSchedule(root, store) {
+  const box = root.querySelector(".ds-schedule");
+  store.listen(({ schedule }) => {
+    if (!schedule) return;
+    box.dataset.level = schedule.level;
+    setText(box, schedule.text);
+  });
+}

@@ -1,0 +1,230 @@
+// The token ribbon: one line a round, appended once and never drawn again; the tooltip is made on demand.
+import { markOf } from "./fates.js";
+import { hideTip, showTip } from "./tip.js";
+import { fixed, make, spoken, visible } from "./text.js";
+
+const KEPT = 400; // lines in the document; earlier ones come back on request
+
+const EXPLAIN = {
+  accepted: "verified and kept",
+  rejected: "failed the acceptance rule",
+  discarded: "verified in vain after the rejection",
+  unverified: "cut by the scheduler, never verified",
+  correction: "the target's own token after a rejection",
+  bonus: "the target's own token, all verified drafts were accepted",
+};
+
+function tokenNode(token, roundIndex, position) {
+  const node = make("span", "ds-tok");
+  node.dataset.fate = token.fate;
+  node.dataset.at = `${roundIndex}.${position}`;
+  node.setAttribute("role", "option");
+  node.setAttribute("aria-selected", "false");
+  node.tabIndex = -1;
+  const lead = /^ \S/.test(token.text) ? 1 : 0; // the usual space before a word: a faint dot
+  if (lead) node.append(make("span", "ds-sp", "·"));
+  const blank = /^\s*$/.test(token.text) ? "ds-txt ds-blank" : "ds-txt";
+  node.append(make("span", blank, visible(token.text.slice(lead))));
+  return node;
+}
+
+export function roundWords(round) {
+  if (round.draft.length === 0) return "nothing drafted";
+  return `ℓ ${round.verifyLen}/${round.draft.length}, ${round.accepted} accepted`;
+}
+
+function roundNode(round) {
+  const line = make("div", "ds-round");
+  line.dataset.round = round.index;
+  line.dataset.len = round.verifyLen;
+  line.dataset.lmax = round.lMax;
+  line.setAttribute("role", "group");
+  line.setAttribute("aria-label", `Round ${round.index + 1}: ${roundWords(round)}. ${round.reason}`);
+  const head = make("span", "ds-rhead");
+  head.append(make("b", "", String(round.index + 1)));
+  head.append(make("span", "", round.draft.length ? `ℓ ${round.verifyLen}` : "plain"));
+  if (round.draft.length) head.append(make("span", "ds-racc", `${round.accepted} ✓`));
+  const tokens = make("span", "ds-toks");
+  round.draft.forEach((token, position) => tokens.append(tokenNode(token, round.index, position)));
+  if (round.next) tokens.append(tokenNode(round.next, round.index, round.draft.length));
+  tokens.append(make("span", "ds-why", round.reason));
+  line.append(head, tokens);
+  return line;
+}
+
+function lostNode(index) {
+  const line = make("div", "ds-round ds-lost", `round ${index + 1} comes with the end of the answer`);
+  line.dataset.round = index;
+  return line;
+}
+
+function describe(token, round, position) {
+  const own = position >= round.draft.length;
+  const rows = [["token", `${spoken(token.text)}, id ${token.id}`]];
+  if (own) return rows;
+  rows.push(
+    ["confidence c", fixed(token.confidence)],
+    ["survival a", fixed(token.survival)],
+    ["draft probability", fixed(token.draftProb, 3)],
+    ["target probability", token.targetProb === null ? "not verified" : fixed(token.targetProb, 3)],
+    ["acceptance probability", token.acceptProb === null ? "not verified" : fixed(token.acceptProb, 3)],
+  );
+  if (token.uniform !== null) rows.push(["uniform drawn", fixed(token.uniform, 3)]);
+  return rows;
+}
+
+export function mountRibbon(root, store) {
+  const ribbon = root.querySelector(".ds-ribbon");
+  const banner = root.querySelector(".ds-banner");
+  const run = root.querySelector(".ds-run");
+  const earlier = root.querySelector(".ds-earlier");
+  const empty = root.querySelector(".ds-empty");
+  let epoch = -1;
+  let drawn = 0;
+  let first = 0;
+  let current = null;
+  let follow = true;
+
+  const find = (node) => {
+    const [round, position] = node.dataset.at.split(".").map(Number);
+    const data = store.rounds[round];
+    if (!data) return null;
+    const token = position < data.draft.length ? data.draft[position] : data.next;
+    return { round: data, position, token };
+  };
+
+  const explain = (node) => {
+    const found = find(node);
+    if (!found) return;
+    const { round, position, token } = found;
+    const rows = describe(token, round, position);
+    node.setAttribute("aria-label", `${spoken(token.text)}, ${token.fate}, round ${round.index + 1}, position ${position + 1}, ${rows.slice(1).map((row) => row.join(" ")).join(", ")}`);
+    showTip(node, (tip) => {
+      const title = make("p", "ds-tip-title");
+      const mark = make("span", "ds-mark", markOf(token.fate));
+      mark.dataset.fate = token.fate;
+      title.append(mark, make("b", "", token.fate), make("span", "", EXPLAIN[token.fate]));
+      const list = make("dl");
+      for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
+      tip.append(title, list, make("p", "ds-tip-why", `round ${round.index + 1}, position ${position + 1}: ${roundWords(round)}; ${round.reason}`));
+    });
+  };
+
+  const focusToken = (node) => {
+    if (!node) return;
+    if (current) {
+      current.tabIndex = -1;
+      current.setAttribute("aria-selected", "false");
+    }
+    current = node;
+    node.tabIndex = 0;
+    node.setAttribute("aria-selected", "true");
+  };
+
+  ribbon.addEventListener("pointerover", (event) => {
+    const node = event.target.closest(".ds-tok");
+    if (node) explain(node);
+  });
+  ribbon.addEventListener("pointerout", (event) => {
+    const node = event.target.closest(".ds-tok");
+    if (node && !node.contains(event.relatedTarget) && node !== document.activeElement) hideTip(node);
+  });
+  ribbon.addEventListener("focusin", (event) => {
+    const node = event.target.closest(".ds-tok");
+    if (!node) return;
+    focusToken(node);
+    requestAnimationFrame(() => document.activeElement === node && explain(node)); // after the scroll that focus causes
+  });
+  ribbon.addEventListener("focusout", () => hideTip());
+  ribbon.addEventListener("click", (event) => event.target.closest(".ds-tok")?.focus());
+  ribbon.addEventListener("scroll", () => {
+    follow = ribbon.scrollTop + ribbon.clientHeight >= ribbon.scrollHeight - 40;
+  }, { passive: true });
+  ribbon.addEventListener("keydown", (event) => {
+    const node = event.target.closest(".ds-tok");
+    if (!node) return;
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const jump = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const edge = { Home: 0, End: -1 }[event.key];
+    if (step === undefined && jump === undefined && edge === undefined) return;
+    event.preventDefault();
+    const all = [...ribbon.querySelectorAll(".ds-tok")].filter((token) => token.offsetParent !== null);
+    if (edge !== undefined) return all.at(edge)?.focus();
+    if (step !== undefined) return all[all.indexOf(node) + step]?.focus();
+    const line = node.closest(".ds-round");
+    const place = [...line.querySelectorAll(".ds-tok")].indexOf(node);
+    const target = jump > 0 ? line.nextElementSibling : line.previousElementSibling;
+    const tokens = target ? [...target.querySelectorAll(".ds-tok")] : [];
+    tokens[Math.min(place, tokens.length - 1)]?.focus();
+  });
+
+  root.querySelector(".ds-legend").addEventListener("click", (event) => {
+    const key = event.target.closest(".ds-key");
+    if (!key) return;
+    key.setAttribute("aria-pressed", key.getAttribute("aria-pressed") === "true" ? "false" : "true");
+    const off = [...root.querySelectorAll('.ds-key[aria-pressed="false"]')].map((item) => item.dataset.key);
+    ribbon.dataset.hide = off.join(" ");
+  });
+
+  const startOver = () => {
+    hideTip();
+    ribbon.replaceChildren();
+    current = null;
+    drawn = first = 0;
+    follow = true;
+  };
+
+  earlier.addEventListener("click", () => {
+    const from = Math.max(0, first - KEPT);
+    const lines = document.createDocumentFragment();
+    for (let i = from; i < first; i += 1) lines.append(store.rounds[i] ? roundNode(store.rounds[i]) : lostNode(i));
+    ribbon.prepend(lines);
+    first = from;
+    follow = false;
+    showEarlier();
+  });
+
+  const showEarlier = () => {
+    earlier.hidden = first === 0;
+    earlier.textContent = `Show ${Math.min(first, KEPT)} of ${first} earlier rounds`;
+  };
+
+  const describeRun = ({ prefilled, running, finish }) => {
+    if (!prefilled) return store.answer && running ? "reading the prompt…" : "";
+    const parts = [prefilled.drafter, `seed ${prefilled.seed}`, `prompt ${prefilled.prompt_tokens} tokens in ${fixed(prefilled.prefill_s)} s`];
+    if (finish) parts.push(finish.detail || finish.reason);
+    else if (running) parts.push("running");
+    return parts.join(" · ");
+  };
+
+  store.listen((state) => {
+    if (state.epoch !== epoch) {
+      epoch = state.epoch;
+      startOver();
+    }
+    const { rounds } = state;
+    if (drawn < rounds.length) {
+      if (rounds.length - drawn > KEPT) {
+        ribbon.replaceChildren();
+        drawn = first = rounds.length - KEPT;
+      }
+      const lines = document.createDocumentFragment();
+      for (; drawn < rounds.length; drawn += 1) lines.append(rounds[drawn] ? roundNode(rounds[drawn]) : lostNode(drawn));
+      ribbon.append(lines);
+      while (follow && drawn - first > KEPT + 100) {
+        for (let i = 0; i < 100; i += 1) ribbon.firstElementChild.remove();
+        first += 100;
+      }
+      if (!current?.isConnected) focusToken(ribbon.querySelector(".ds-tok"));
+      if (follow) ribbon.scrollTop = ribbon.scrollHeight;
+    }
+    showEarlier();
+    if (rounds.length === 0 && !empty.isConnected) ribbon.append(empty);
+    if (rounds.length > 0 && empty.isConnected) empty.remove();
+    run.textContent = describeRun(state);
+    const plain = state.prefilled && state.prefilled.num_draft_tokens === 0;
+    const note = plain ? "Nothing is drafted: this answer is plain decoding, one token a round." : state.prefilled?.drafter_note ?? "";
+    banner.hidden = note === "";
+    banner.textContent = note;
+  });
+}

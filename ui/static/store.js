@@ -1,0 +1,122 @@
+// The page's state: every message is reduced, drawing happens at most once a frame.
+
+const roundOf = (raw) => ({
+  index: raw.i,
+  anchor: raw.anchor,
+  draft: raw.draft.map(([id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform]) => ({
+    id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform,
+  })),
+  verifyLen: raw.len,
+  reason: raw.why,
+  accepted: raw.acc,
+  next: raw.next && { id: raw.next[0], text: raw.next[1], fate: raw.next[2] },
+  text: raw.text,
+  seconds: { draft: raw.s[0], schedule: raw.s[1], verify: raw.s[2] },
+  policy: raw.sched[0],
+  lMin: raw.sched[1],
+  lMax: raw.sched[2],
+  threshold: raw.sched[3],
+  load: loadOf(raw.load),
+});
+
+export const loadOf = ([source, kind, utilisation, memoryUsed, memoryTotal, power, note]) => ({
+  source, kind, utilisation, memoryUsed, memoryTotal, power, note,
+});
+
+const LOAD_SAMPLES = 240;
+
+export class Store {
+  constructor() {
+    this.listeners = [];
+    this.scheduled = false;
+    this.status = null;
+    this.notice = null;
+    this.schedule = null;
+    this.loads = [];
+    this.chat = null;
+    this.forget();
+  }
+
+  forget() {
+    this.answer = null;
+    this.rounds = [];
+    this.holes = false;
+    this.epoch = (this.epoch ?? 0) + 1; // panels start over when it changes
+    this.figures = null;
+    this.recent = null;
+    this.prefilled = null;
+    this.finish = null;
+    this.text = null;
+    this.running = false;
+    this.seq = 0;
+  }
+
+  listen(draw) {
+    this.listeners.push(draw);
+    this.changed();
+  }
+
+  receive(json) {
+    if (typeof json !== "string" || json === "") return;
+    const message = JSON.parse(json);
+    if (message.kind === "answer") this.reduceAnswer(message);
+    else if (message.kind === "status") this.reduceStatus(message);
+    else if (message.kind === "chat") this.chat = message;
+    else if (message.kind === "notice") this.notice = message;
+    else if (message.kind === "schedule") this.reduceSchedule(message);
+    else if (message.kind === "forget") this.forget();
+    this.changed();
+  }
+
+  reduceAnswer(message) {
+    if (message.answer !== this.answer) {
+      this.forget();
+      this.answer = message.answer;
+    }
+    if (message.seq <= this.seq) return;
+    this.seq = message.seq;
+    if (message.full && this.holes) {
+      this.rounds = [];
+      this.holes = false;
+      this.epoch += 1;
+    }
+    for (const raw of message.rounds) {
+      if (raw.i < this.rounds.length && this.rounds[raw.i]) continue;
+      while (this.rounds.length < raw.i) {
+        this.rounds.push(null); // lost between two draws; the last message brings it
+        this.holes = true;
+      }
+      this.rounds[raw.i] = roundOf(raw);
+    }
+    this.prefilled = message.prefilled;
+    this.figures = message.figures;
+    this.recent = message.recent;
+    this.recentRounds = message.recent_rounds;
+    this.finish = message.finish && { reason: message.finish[0], detail: message.finish[1] };
+    this.text = message.text;
+    this.running = !message.finish;
+  }
+
+  reduceStatus(message) {
+    this.status = message;
+    if (!message.load) return;
+    const load = loadOf(message.load);
+    this.loads.push({ t: message.t, load });
+    if (this.loads.length > LOAD_SAMPLES) this.loads.shift();
+  }
+
+  reduceSchedule(message) {
+    const kept = this.schedule;
+    const echo = kept?.sticky && message.level === "info" && !message.sticky && message.t - kept.t < 2;
+    if (!echo) this.schedule = message; // the sliders' own echo must not wipe a preset's note
+  }
+
+  changed() {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    requestAnimationFrame(() => {
+      this.scheduled = false;
+      for (const draw of this.listeners) draw(this);
+    });
+  }
+}

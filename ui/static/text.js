@@ -1,0 +1,30 @@
+// Small helpers: all text goes through textContent, numbers are formatted in one place.
+
+export function make(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+const SIGNS = { "\n": "⏎", "\r": "␍", "\t": "⇥" };
+
+// A token as it stands in the ribbon: white space and invisible characters get signs.
+export function visible(text) {
+  if (text === "") return "∅";
+  if (/^ +$/.test(text)) return "␣".repeat(Math.min(text.length, 8)) + (text.length > 8 ? `×${text.length}` : "");
+  return text
+    .replace(/[\n\r\t]/g, (sign) => SIGNS[sign])
+    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (sign) =>
+      `⟨${sign.codePointAt(0).toString(16).padStart(4, "0")}⟩`);
+}
+
+export const spoken = (text) => JSON.stringify(text);
+export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+export const count = (value) => value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+export const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 2 : 1);
+export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);

@@ -1,0 +1,129 @@
+"""What the answer panels get: small JSON messages, each with the rounds since the last one and a few before.
+
+A message lost between two draws (a browser tab may coalesce them) is healed by the overlap, and in any case by the
+last message, which carries the whole trace. Model text travels as JSON strings only; the page puts it into the
+document as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+from dspark_core.events import DecodeRound, Event, Finished, LoadSample, Prefilled
+from dspark_core.telemetry import Summary, Telemetry, merge, summarise
+
+OVERLAP_ROUNDS = 12
+RECENT_ROUNDS = 16
+
+
+def to_json(body: dict[str, Any]) -> str:
+    """JSON without any ``<``: it stays inert even where something takes it for markup."""
+    return json.dumps(body, allow_nan=False).replace("<", "\\u003c")
+
+
+def load_json(load: LoadSample) -> list[Any]:
+    """A load sample as a compact list."""
+    return [
+        load.source, load.kind, load.utilisation, load.memory_used_bytes, load.memory_total_bytes, load.power_w,
+        load.note,
+    ]  # fmt: skip
+
+
+def round_json(event: DecodeRound) -> dict[str, Any]:
+    """A round in the compact form that `ui/static/store.js` names the parts of."""
+    return {
+        "i": event.index,
+        "anchor": event.anchor.text,
+        "draft": [
+            [
+                d.id,
+                d.text,
+                d.fate.value,
+                d.confidence,
+                d.survival,
+                d.draft_prob,
+                d.target_prob,
+                d.accept_prob,
+                d.uniform,
+            ]
+            for d in event.draft
+        ],
+        "len": event.verify_len,
+        "why": event.reason,
+        "acc": event.num_accepted,
+        "next": None if event.next is None else [event.next.id, event.next.text, event.next.kind],
+        "text": "".join(token.text for token in event.committed),
+        "s": [event.timings.draft_s, event.timings.schedule_s, event.timings.verify_s],
+        "sched": [event.policy, event.l_min, event.l_max, event.threshold],
+        "load": load_json(event.load),
+    }
+
+
+def figures_json(summary: Summary) -> dict[str, Any]:
+    """The figures that the page shows, all of them telemetry's."""
+    names = (
+        "rounds", "tokens", "drafted", "verified", "accepted", "wasted", "tau", "tokens_per_s", "acceptance_rate",
+        "draft_s", "schedule_s", "verify_s", "round_s",
+    )  # fmt: skip
+    return {name: getattr(summary, name) for name in names}
+
+
+class Trace:
+    """Reads one answer's events and writes the messages for its panels.
+
+    Args:
+        answer: a name of the answer that no other answer of this visitor has.
+    """
+
+    def __init__(self, answer: str) -> None:
+        self.finished: Finished | None = None
+        self.answer = answer
+        self._seq = 0
+        self._sent = 0
+        self._rounds: list[dict[str, Any]] = []
+        self._telemetry = Telemetry()
+        self._recent: deque[Summary] = deque(maxlen=RECENT_ROUNDS)
+        self._prefilled: dict[str, Any] | None = None
+
+    def add(self, event: Event) -> None:
+        """Take one event."""
+        self._telemetry.add(event)
+        if isinstance(event, Prefilled):
+            names = (
+                "prompt_tokens", "prefill_s", "seed", "drafter", "drafter_note", "num_draft_tokens", "policy",
+            )  # fmt: skip
+            self._prefilled = {name: getattr(event, name) for name in names}
+            self._prefilled["seed"] = str(event.seed)  # may be beyond JavaScript's whole numbers
+        elif isinstance(event, DecodeRound):
+            self._rounds.append(round_json(event))
+            self._recent.append(summarise(event))
+        else:
+            self.finished = event
+
+    @property
+    def figures(self) -> Summary:
+        """The whole answer's figures so far."""
+        return self._telemetry.summary()
+
+    def message(self) -> str:
+        """The next message; after the end of the answer, the whole trace."""
+        self._seq += 1
+        first = 0 if self.finished else max(0, self._sent - OVERLAP_ROUNDS)
+        self._sent = len(self._rounds)
+        body = {
+            "kind": "answer",
+            "answer": self.answer,
+            "seq": self._seq,
+            "full": self.finished is not None,
+            "prefilled": self._prefilled,
+            "rounds": self._rounds[first:],
+            "total": len(self._rounds),
+            "figures": figures_json(self._telemetry.summary()),
+            "recent": figures_json(merge(self._recent)),
+            "recent_rounds": len(self._recent),
+            "text": None if self.finished is None else self.finished.text,
+            "finish": None if self.finished is None else [self.finished.finish_reason, self.finished.detail],
+        }
+        return to_json(body)

@@ -1,0 +1,70 @@
+"""Whose answer is whose: each visitor's running generation, by the session hash that only that browser tab knows."""
+
+from __future__ import annotations
+
+import threading
+
+from dspark_core.params import ScheduleParams
+from ui.ports import GenerationPort
+
+
+class Visitors:
+    """A registry of running answers, at most one a visitor. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, GenerationPort] = {}
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._running)
+
+    def running(self, visitor: str) -> bool:
+        """Whether the visitor's own answer runs."""
+        with self._lock:
+            return visitor in self._running
+
+    def begin(self, visitor: str, generation: GenerationPort) -> None:
+        """Enter ``generation``; an answer of the same visitor that still runs is cancelled."""
+        with self._lock:
+            previous = self._running.get(visitor)
+            self._running[visitor] = generation
+        if previous is not None:
+            previous.cancel()
+
+    def end(self, visitor: str, generation: GenerationPort) -> None:
+        """Cancel ``generation`` (harmless when it is over) and strike it out, if it is still the visitor's."""
+        generation.cancel()
+        with self._lock:
+            if self._running.get(visitor) is generation:
+                del self._running[visitor]
+
+    def update_schedule(self, visitor: str, schedule: ScheduleParams) -> bool:
+        """Steer the visitor's own answer; False when none runs."""
+        with self._lock:
+            generation = self._running.get(visitor)
+        if generation is None:
+            return False
+        generation.update_schedule(schedule)
+        return True
+
+    def holds(self, visitor: str, generation: GenerationPort) -> bool:
+        """Whether ``generation`` is still the visitor's answer (not forgotten, not replaced)."""
+        with self._lock:
+            return self._running.get(visitor) is generation
+
+    def forget(self, visitor: str) -> None:
+        """Cancel the visitor's answer and strike it out at once: nothing of it may be shown any more."""
+        with self._lock:
+            generation = self._running.pop(visitor, None)
+        if generation is not None:
+            generation.cancel()
+
+    def stop(self, visitor: str) -> bool:
+        """Cancel the visitor's own answer; False when none runs."""
+        with self._lock:
+            generation = self._running.get(visitor)
+        if generation is None:
+            return False
+        generation.cancel()
+        return True
