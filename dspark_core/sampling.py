@@ -63,7 +63,7 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
     wide = logits if logits.dtype == torch.float64 else logits.float()
     if params.greedy:
         one_hot = torch.zeros_like(wide)
-        return one_hot.scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        return one_hot.scatter_(-1, wide.argmax(-1, keepdim=True), 1.0)
     scaled = wide / params.temperature
     if 0 < params.top_k < scaled.shape[-1]:
         last_kept = scaled.topk(params.top_k, dim=-1).values[..., -1:]
