@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dspark_core.errors import ParameterError
@@ -24,7 +27,6 @@ from dspark_core.terminal import printable, write_text
 if TYPE_CHECKING:
     from dspark_core.engine import Generation
 
-_POLL_S = 0.5  # waiting in short pieces lets Ctrl-C through on every platform
 _EXIT_CODES = {"stop": 0, "length": 0, "cancelled": 130, "error": 1}
 
 
@@ -80,34 +82,37 @@ def _messages(options: argparse.Namespace) -> list[dict[str, str]]:
 def _show(generation: Generation, *, as_json: bool) -> int:
     telemetry = Telemetry()
     seed = 0
-    for event in _until_interrupted(generation):
-        telemetry.add(event)
-        write_text(sys.stdout, to_line(event) + "\n" if as_json else _text_of(event))
-        if isinstance(event, Prefilled):
-            seed = event.seed
-        elif isinstance(event, Finished):
-            if not as_json:
-                sys.stderr.write(_closing_line(event, telemetry.summary(), seed) + "\n")
-            return _EXIT_CODES[event.finish_reason]
+    with _interrupt_cancels(generation):
+        for event in generation:
+            telemetry.add(event)
+            write_text(sys.stdout, to_line(event) + "\n" if as_json else _text_of(event))
+            if isinstance(event, Prefilled):
+                seed = event.seed
+            elif isinstance(event, Finished):
+                if not as_json:
+                    sys.stderr.write(_closing_line(event, telemetry.summary(), seed) + "\n")
+                return _EXIT_CODES[event.finish_reason]
     raise AssertionError("the engine's stream ended without a Finished event")
 
 
-def _until_interrupted(generation: Generation) -> Iterator[Event]:
-    """The events; Ctrl-C cancels the generation, whose last events still come (a second Ctrl-C does not wait)."""
-    finished = False
-    cancelled = False
-    while not finished:
-        try:
-            event = generation.next_event(_POLL_S)
-        except KeyboardInterrupt:
-            if cancelled:
-                raise
-            cancelled = True
-            generation.cancel()
-            continue
-        if event is not None:
-            finished = isinstance(event, Finished)
-            yield event
+@contextmanager
+def _interrupt_cancels(generation: Generation) -> Iterator[None]:
+    """The first Ctrl-C cancels the generation, whose last events still come; the second does not wait for them."""
+    previous = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()  # nobody else may set handlers
+    if previous in (None, signal.SIG_IGN) or not in_main_thread:
+        yield
+        return
+
+    def cancel(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, previous)
+        generation.cancel()
+
+    signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _text_of(event: Event) -> str:

@@ -1,0 +1,228 @@
+"""The command line: exact text, events a line, exit codes, and no traceback whatever goes wrong."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import dspark_core.loading
+from dspark_core.cli import COMMANDS, main
+from dspark_core.event_json import from_line
+from dspark_core.events import DecodeRound, Finished, Prefilled
+from dspark_core.terminal import printable, write_text
+from tests import toy_session
+
+INFER = ["infer", "--model", "toy", "--prompt", "hello", "--temperature", "1", "--seed", "3", "--threshold", "0.2"]
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The sessions that a command opened."""
+    sessions = []
+
+    def open_session(*arguments, **options):
+        sessions.append(toy_session.open_session(*arguments, **options))
+        return sessions[-1]
+
+    monkeypatch.setattr(dspark_core.loading, "open_session", open_session)
+    yield sessions
+    assert all(session.closed for session in sessions), "a command left its session open"
+
+
+def test_text_mode_streams_exactly_the_answer_and_sums_up_on_stderr(opened, capsys):
+    assert main([*INFER, "--json", "--max-new-tokens", "40"]) == 0
+    finished = from_line(capsys.readouterr().out.splitlines()[-1])
+    assert main([*INFER, "--max-new-tokens", "40"]) == 0
+    output = capsys.readouterr()
+    assert output.out == finished.text
+    assert "length: token limit 40 · 40 tokens in" in output.err
+    assert "seed 3" in output.err
+    assert len(opened) == 2
+
+
+def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys):
+    assert main([*INFER, "--json", "--max-new-tokens", "40"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    events = [from_line(line) for line in lines]
+    assert isinstance(events[0], Prefilled)
+    assert isinstance(events[-1], Finished)
+    assert all(isinstance(event, DecodeRound) for event in events[1:-1])
+    assert all(line.startswith('{"type": "') for line in lines)
+    of_round, end = json.loads(lines[1]), json.loads(lines[-1])
+    assert of_round["type"] == "round"
+    assert {"index", "anchor", "draft", "verify_len", "reason", "num_accepted", "next", "committed"} <= set(of_round)
+    assert set(of_round["timings"]) == {"draft_s", "schedule_s", "verify_s"}
+    assert "source" in of_round["load"]
+    assert set(of_round["draft"][0]) == {
+        "id", "text", "draft_prob", "confidence", "survival", "target_prob", "accept_prob", "uniform", "fate",
+    }  # fmt: skip
+    assert {"finish_reason", "text", "token_ids", "rounds", "tau", "tokens_per_s"} <= set(end)
+    assert opened[0].closed
+
+
+def test_every_option_reaches_the_request(opened, capsys):
+    words = "--policy fixed --l-min 1 --l-max 3 --threshold 0.5 --temperature 0.7 --top-k 4 --top-p 0.9 --seed 5"
+    more = ["--max-new-tokens", "7", "--stop", "END", "--stop", "\n\n", "--system", "be brief", "--drafter", "dflash"]
+    assert main(["infer", "--prompt", "hello", *words.split(), *more]) == 0
+    messages, sampling, schedule, drafter = opened[0].asked
+    assert messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+    assert (schedule.policy, schedule.l_min, schedule.l_max, schedule.threshold) == ("fixed", 1, 3, 0.5)
+    assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 4, 0.9, 5)
+    assert (sampling.max_new_tokens, sampling.stop, drafter) == (7, ("END", "\n\n"), "dflash")
+    capsys.readouterr()
+
+
+def test_a_dash_reads_the_prompt_from_standard_input(opened, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("你好\n\xff".encode("latin-1", "ignore") + b"hi\xff")))
+    assert main(["infer", "--prompt", "-", "--max-new-tokens", "2"]) == 0
+    assert opened[0].asked[0][0]["content"].endswith("hi\ufffd")
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["infer", "--prompt", " "], "The prompt is empty"),
+        (["infer", "--prompt", "x", "--threshold", "nan"], "threshold is nan"),
+        (["infer", "--prompt", "x", "--temperature", "inf"], "temperature is inf"),
+        (["infer", "--prompt", "x", "--l-min", "5", "--l-max", "3"], "l_min is 5 and l_max is 3"),
+        (["infer", "--prompt", "x", "--drafter", "eagle9"], "no drafter named 'eagle9'"),
+        (["infer", "--prompt", "x", "--policy", "coin"], "no policy named 'coin'"),
+        (["infer", "--prompt", "x", "--model", "missing"], "The model 'missing' is unknown.[2J Choose another."),
+        (["bench", "--limit", "-1"], "limit is -1"),
+        (["bench", "--lanes", "plain,warp"], "no lane named 'warp'"),
+        (["bench", "--prompts", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
+        (["space", "--root", "nowhere"], "nowhere"),
+    ],
+)
+@pytest.mark.usefixtures("opened")
+def test_what_cannot_be_honoured_is_refused_with_one_message_and_code_2(words, message, capsys):
+    assert main(words) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert "Traceback" not in output.err
+    assert output.out == ""
+
+
+def test_an_answer_that_fails_inside_ends_with_code_1_and_says_why(opened, monkeypatch, capsys, caplog):
+    caplog.set_level("CRITICAL")
+
+    def broken(*_, **__):
+        raise RuntimeError("the device fell off")
+
+    monkeypatch.setattr("tests.toy.ToyTarget.forward", broken)
+    assert main(INFER) == 1
+    assert "the device fell off" in capsys.readouterr().err
+    assert opened[0].closed
+
+
+def test_plain_decoding_for_want_of_a_drafter_is_said(opened, monkeypatch, capsys):
+    monkeypatch.setattr(toy_session.ToySession, "default_drafter", "none")
+    assert main([*INFER, "--max-new-tokens", "2"]) == 0
+    error = capsys.readouterr().err
+    assert "no drafter for toy here" in error
+    assert "nothing drafted" in error
+    assert opened[0].asked[3] == "none"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    assert "usage: python -m dspark_core " + name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["dance"], ["infer"], ["infer", "--prompt", "x", "--top-k", "many"]])
+def test_a_wrong_call_is_refused_with_code_2(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "usage:" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_no_control_characters_and_a_pipe_gets_the_exact_text():
+    text = "a\x1b[31mred\x1b[0m\r\x07\x7f\x9b2J\ttab\nline"
+    terminal, pipe = Terminal(), io.StringIO()
+    write_text(terminal, text)
+    write_text(pipe, text)
+    assert terminal.getvalue() == printable(text) == "a[31mred[0m2J\ttab\nline"
+    assert pipe.getvalue() == text
+
+
+def test_text_mode_on_a_terminal_is_harmless_and_ends_the_line(opened, monkeypatch, capsys):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    assert main([*INFER, "--max-new-tokens", "40"]) == 0
+    assert "[2J" in terminal.getvalue(), "the toy wrote no escape sequence, so this test shows nothing"
+    assert "\x1b" not in terminal.getvalue()
+    assert terminal.getvalue().endswith("\n")
+    assert opened
+    capsys.readouterr()
+
+
+TOY_PROGRAM = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+import dspark_core.loading
+from tests.toy import ToyTarget
+from tests.toy_session import open_session
+dspark_core.loading.open_session = open_session
+forward = ToyTarget.forward
+def slow_forward(*arguments, **options):
+    time.sleep(0.01)
+    return forward(*arguments, **options)
+ToyTarget.forward = slow_forward
+from dspark_core.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+LONG = [*INFER, "--max-new-tokens", "5000"]
+
+
+def _start(*words, **options):
+    return subprocess.Popen(
+        [sys.executable, "-c", TOY_PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX's")
+def test_ctrl_c_ends_cleanly_with_code_130_and_a_cancelled_line():
+    process = _start(*LONG, "--json")
+    process.stdout.read1(10)
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=60)
+    finished = from_line(output.splitlines()[-1])
+    assert (process.returncode, finished.finish_reason) == (130, "cancelled")
+    assert b"Traceback" not in error
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break differently there")
+@pytest.mark.parametrize("mode", [["--json"], []])
+def test_a_reader_that_goes_away_ends_the_command_quietly(mode):
+    process = _start(*LONG, *mode)
+    process.stdout.read(10)
+    process.stdout.close()
+    error = process.stderr.read()
+    assert process.wait(timeout=60) == 141
+    assert b"Traceback" not in error
+    assert b"Exception ignored" not in error
+    process.stderr.close()
+
+
+def test_a_terminal_that_cannot_encode_gets_escapes_instead_of_an_error():
+    process = _start(*INFER, "--max-new-tokens", "40", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    output, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert b"\\U0001f600" in output
+
+
+def test_the_space_command_needs_no_torch():
+    check = "import sys; from dspark_core.cli import main; main(['space']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, check=False).returncode == 0
