@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_encode()
     try:
-        options = _parse(words)
+        options = parse(words)
         code: int = options.run(options)
         sys.stdout.flush()
         return code
@@ -57,7 +57,8 @@ def _never_fail_to_encode() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _parse(words: list[str]) -> argparse.Namespace:
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; ``run`` among them does the work. Exits like argparse on a wrong call."""
     parser = argparse.ArgumentParser(
         prog="python -m dspark_core", description="DSpark: speculative decoding with a confidence scheduler."
     )

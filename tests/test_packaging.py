@@ -1,6 +1,7 @@
 """What is installed: bounded dependencies, every imported package declared, every data file in the wheel."""
 
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from dspark_core.cli import parse
+from tests import toy_session
 from tests.sources import ROOT, imports_of, tracked_files
 
 if sys.version_info >= (3, 11):
@@ -129,3 +132,28 @@ def _worth_telling():
             yield path.parent.as_posix() + "/"
         if path.parent == Path("dspark_core") and path.suffix == ".py" and not path.name.startswith("__"):
             yield name
+
+
+def _code_blocks(language):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", readme, re.DOTALL)
+
+
+def test_every_command_line_of_the_readme_is_understood(capsys):
+    lines = [line for block in _code_blocks("sh") for line in block.splitlines() if "-m dspark_core " in line]
+    assert len(lines) >= 8
+    for line in lines:
+        words = shlex.split(line.split("-m dspark_core ")[1])
+        if "--help" in words:
+            with pytest.raises(SystemExit, match="0"):
+                parse(words)
+        else:
+            assert parse(words).run
+    capsys.readouterr()
+
+
+def test_the_python_of_the_readme_runs(monkeypatch, capsys):
+    monkeypatch.setattr("dspark_core.api.open_session", toy_session.open_session)
+    (block,) = _code_blocks("python")
+    exec(compile(block, "README.md", "exec"), {})
+    assert capsys.readouterr().out.count("\n") > 10

@@ -5,7 +5,7 @@ from dspark_core.drafters.none import NoneDrafter
 from dspark_core.engine import Engine
 from dspark_core.errors import ModelUnavailableError
 from dspark_core.loading import SessionInfo
-from dspark_core.params import GenerationRequest
+from dspark_core.params import GenerationRequest, ScheduleParams
 from tests.toy import FixedLoad, TableDrafter, ToyTarget, ToyTokenizer
 
 VOCABULARY = 5
@@ -36,7 +36,7 @@ class ToySession:
 
     def request(self, messages, sampling, schedule=None, drafter=None):
         self.asked = (messages, sampling, schedule, drafter)
-        return GenerationRequest((1, 2), sampling, schedule, drafter) if schedule else GenerationRequest((1, 2))
+        return GenerationRequest((1, 2), sampling, schedule or ScheduleParams(), drafter or self.default_drafter)
 
     def close(self):
         self.closed = True
