@@ -1,0 +1,148 @@
+"""Drafter checkpoints on disk: `config.json` + `model.safetensors` in DeepSpec's layout, names and shapes checked."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from dspark_core.errors import CheckpointError
+from dspark_core.modules.config import DraftConfig
+from dspark_core.modules.drafter import Drafter
+
+CONFIG_NAME, WEIGHTS_NAME = "config.json", "model.safetensors"
+EMBED_NAME, HEAD_NAME = "embed_tokens.weight", "lm_head.weight"
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+@dataclass(frozen=True)
+class LoadedDrafter:
+    """A checkpoint in memory; `embed_tokens` and `lm_head` [V, H] are None where the target's own table is meant."""
+
+    config: DraftConfig
+    modules: Drafter
+    embed_tokens: Tensor | None
+    lm_head: Tensor | None
+
+
+def expected_shapes(config: DraftConfig) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor that the file of this config must hold."""
+    with torch.device("meta"):
+        shapes = {name: tuple(value.shape) for name, value in Drafter(config).state_dict().items()}
+    table = (config.vocab_size, config.hidden_size)
+    if not config.embed_tokens_from_target:
+        shapes[EMBED_NAME] = table
+    if not config.lm_head_from_target:
+        shapes[HEAD_NAME] = table
+    return shapes
+
+
+def read_config(path: Path) -> DraftConfig:
+    """The config of a checkpoint folder, without touching its weights."""
+    file = path / CONFIG_NAME
+    if not file.exists():
+        raise CheckpointError(
+            f"{path} holds no drafter: {CONFIG_NAME} is missing. Give the folder that has both files."
+        )
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not valid JSON ({error}); take it again from its source.") from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{file} holds a {type(data).__name__}, not an object; take it again from its source.")
+    return DraftConfig.from_dict(data)
+
+
+def load_drafter(
+    path: Path, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> LoadedDrafter:
+    """Load a checkpoint folder for inference (frozen, eval mode) in `dtype`.
+
+    CheckpointError for an unknown layout, missing, surplus or misshapen tensors, or a damaged file.
+    """
+    config = read_config(path)
+    expected = expected_shapes(config)
+    tensors = _read_tensors(path / WEIGHTS_NAME)
+    check_tensors(tensors, expected, path.name)
+    tensors = {name: value.to(device=device, dtype=dtype) for name, value in tensors.items()}
+    embed_tokens, lm_head = tensors.pop(EMBED_NAME, None), tensors.pop(HEAD_NAME, None)
+    with torch.device("meta"):
+        modules = Drafter(config)
+    modules.load_state_dict(tensors, assign=True)
+    modules.requires_grad_(False)
+    modules.eval()
+    return LoadedDrafter(config, modules, embed_tokens, lm_head)
+
+
+def save_drafter(path: Path, config: DraftConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Write a checkpoint folder; each file appears whole or not at all (weights first, then the config).
+
+    `tensors` carries the names of `expected_shapes`; they are stored in the config's dtype.
+    """
+    check_tensors(tensors, expected_shapes(config), path.name)
+    path.mkdir(parents=True, exist_ok=True)
+    stored = {name: value.detach().to("cpu", _DTYPES[config.dtype]).contiguous() for name, value in tensors.items()}
+    temporary = path / f".{WEIGHTS_NAME}.{os.getpid()}.tmp"
+    try:
+        save_file(stored, temporary, metadata={"format": "pt"})
+        temporary.chmod(0o644)
+        os.replace(temporary, path / WEIGHTS_NAME)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _write_text(path / CONFIG_NAME, json.dumps(config.to_dict(), indent=2) + "\n")
+
+
+def export_drafter(source: Path, destination: Path, *, embed_tokens: Tensor, lm_head: Tensor) -> DraftConfig:
+    """Write the full DeepSpec set for other engines: the target's embedding and LM head [V, H] go into the file."""
+    loaded = load_drafter(source, dtype=torch.float32)
+    config = replace(loaded.config, embed_tokens_from_target=False, lm_head_from_target=False)
+    tensors = dict(loaded.modules.state_dict())
+    tensors[EMBED_NAME] = embed_tokens if loaded.embed_tokens is None else loaded.embed_tokens
+    tensors[HEAD_NAME] = lm_head if loaded.lm_head is None else loaded.lm_head
+    if tensors[HEAD_NAME] is tensors[EMBED_NAME]:
+        tensors[HEAD_NAME] = tensors[HEAD_NAME].clone()  # safetensors stores no shared memory
+    save_drafter(destination, config, tensors)
+    return config
+
+
+def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], label: str) -> None:
+    """Raise CheckpointError that names the tensors which are missing, surplus or of the wrong shape."""
+    missing, surplus = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+    if missing or surplus:
+        raise CheckpointError(
+            f"Drafter {label}: its tensors do not match its config. Missing: {_some(missing)}; surplus: "
+            f"{_some(surplus)}. "
+            "Use the config.json and model.safetensors of one and the same checkpoint."
+        )
+    for name, shape in expected.items():
+        if tuple(tensors[name].shape) != shape:
+            raise CheckpointError(
+                f"Drafter {label}: {name} has shape {list(tensors[name].shape)}, the config asks for {list(shape)}. "
+                "Use the config.json and model.safetensors of one and the same checkpoint."
+            )
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _read_tensors(file: Path) -> dict[str, Tensor]:
+    if not file.exists():
+        raise CheckpointError(f"{file.parent} holds no drafter weights: {file.name} is missing.")
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file} cannot be read ({error}); it may be cut short. Fetch it again.") from error
+
+
+def _write_text(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, file)

@@ -1,0 +1,38 @@
+"""All of a drafter's own networks under DeepSpec's tensor names (frozen embedding and LM head stay with the target)."""
+
+from torch import nn
+
+from dspark_core.errors import CheckpointError
+from dspark_core.modules.backbone import Backbone
+from dspark_core.modules.confidence import ConfidenceHead
+from dspark_core.modules.config import DraftConfig
+from dspark_core.modules.sequential import MarkovHead
+
+
+class Drafter(Backbone):
+    """Backbone plus `markov_head` and `confidence_head` (either may be None); its state dict is the checkpoint's."""
+
+    markov_head: MarkovHead | None
+    confidence_head: ConfidenceHead | None
+
+    def __init__(self, config: DraftConfig) -> None:
+        super().__init__(config)
+        self.markov_head = None
+        self.confidence_head = None
+        if config.markov_rank:
+            if config.markov_head_type != "vanilla":
+                raise CheckpointError(
+                    f"The sequential head {config.markov_head_type!r} is not built here yet; only 'vanilla' is."
+                )
+            self.markov_head = MarkovHead(config.vocab_size, config.markov_rank)
+        if config.enable_confidence_head:
+            self.confidence_head = ConfidenceHead(config.confidence_inputs)
+
+    def heads(self) -> tuple[MarkovHead | None, ConfidenceHead | None]:
+        """The two heads, for drafters that hold them apart."""
+        return self.markov_head, self.confidence_head
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Number of weights."""
+    return sum(parameter.numel() for parameter in module.parameters())

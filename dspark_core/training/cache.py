@@ -1,0 +1,196 @@
+"""Feature cache: what the target says about every token of the data, written once, read as memory-mapped bfloat16.
+
+Files of a cache folder: `index.json` (taps, hidden size, sequences in training order), `tokens.bin` (int32 ids),
+`features.bin` (bfloat16 rows [tokens, (m+1)·H]: the m tapped layers, then the final hidden state after the last norm),
+`progress.json` (sequences finished; a killed run goes on from there).
+"""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.training.data import Conversation
+
+_CHUNK = 64  # sequences between two progress marks
+_SPARE_BYTES = 1 << 30
+
+
+class FeatureSource(Protocol):
+    """The frozen target as the cache needs it."""
+
+    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Tapped layers [B, T, m·H] and final hidden state after the last norm [B, T, H] of right-padded ids [B, T]."""
+        ...
+
+
+@dataclass(frozen=True)
+class CachedSequence:
+    """Where a conversation lies: first row, number of tokens, tokens of its prompt, and which part it belongs to."""
+
+    start: int
+    length: int
+    prompt_length: int
+    temperature: float
+    split: str
+
+
+class FeatureCache:
+    """Read access to a cache folder; sequences not finished yet are left out."""
+
+    def __init__(self, folder: Path) -> None:
+        index = _read_json(folder / "index.json")
+        self.folder = folder
+        self.taps: tuple[int, ...] = tuple(index["taps"])
+        self.hidden_size: int = index["hidden_size"]
+        self.total = len(index["sequences"])
+        self._sequences = [
+            CachedSequence(s["start"], s["length"], s["prompt_length"], s["temperature"], s["split"])
+            for s in index["sequences"]
+        ]
+        width = (len(self.taps) + 1) * self.hidden_size
+        rows = index["tokens"]
+        self._tokens = np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r", shape=(rows,))
+        self._features = np.memmap(folder / "features.bin", dtype=np.uint16, mode="r", shape=(rows, width))
+        self.refresh()
+
+    def refresh(self) -> int:
+        """Look again how many sequences are finished; returns that number."""
+        self.ready = int(_read_json(self.folder / "progress.json")["sequences_done"])
+        return self.ready
+
+    def sequences(self, part: str) -> list[CachedSequence]:
+        """Finished sequences of `part` ("train" or "validation"), in training order."""
+        return [s for s in self._sequences[: self.ready] if s.split == part]
+
+    def tokens(self, sequence: CachedSequence) -> Tensor:
+        """Token ids [n], int64."""
+        return torch.from_numpy(self._tokens[sequence.start : sequence.start + sequence.length].astype(np.int64))
+
+    def rows(self, sequence: CachedSequence, first: int = 0, stop: int | None = None) -> tuple[Tensor, Tensor]:
+        """Tapped features [n, m·H] and final hidden states [n, H] of tokens first..stop-1, bfloat16."""
+        stop = sequence.length if stop is None else stop
+        block = np.array(self._features[sequence.start + first : sequence.start + stop])
+        both = torch.from_numpy(block.view(np.int16)).view(torch.bfloat16)
+        width = len(self.taps) * self.hidden_size
+        return both[:, :width], both[:, width:]
+
+
+def cache_bytes(tokens: int, taps: int, hidden_size: int) -> int:
+    """Size of a cache of that many tokens, told before anything is written."""
+    return tokens * ((taps + 1) * hidden_size * 2 + 4)
+
+
+def build_cache(
+    folder: Path,
+    source: FeatureSource,
+    taps: Sequence[int],
+    hidden_size: int,
+    train: Sequence[Conversation],
+    held_out: Sequence[Conversation],
+    *,
+    seed: int = 0,
+    batch: int = 8,
+    report: Callable[[int, int], None] | None = None,
+) -> FeatureCache:
+    """Run the target over all conversations once; an unfinished cache of the same data is continued.
+
+    `report(done_tokens, all_tokens)` is called after every chunk. ResourceError when the disk is too small,
+    ParameterError when the folder holds a cache of other data.
+    """
+    if hidden_size < 1 or not taps:
+        raise ParameterError("A feature cache needs a hidden size and at least one tapped layer.")
+    folder.mkdir(parents=True, exist_ok=True)
+    order = list(train)
+    random.Random(seed).shuffle(order)
+    parts = [(c, "train") for c in order] + [(c, "validation") for c in held_out]
+    sequences, rows = _layout(parts)
+    index = {
+        "format": 1,
+        "taps": list(taps),
+        "hidden_size": hidden_size,
+        "tokens": rows,
+        "sequences": [asdict(s) for s in sequences],
+    }
+    width = (len(taps) + 1) * hidden_size
+    done = _prepare(folder, index, [c for c, _ in parts], cache_bytes(rows, len(taps), hidden_size))
+    features = np.memmap(folder / "features.bin", dtype=np.uint16, mode="r+", shape=(rows, width))
+    while done < len(sequences):
+        chunk = list(range(done, min(done + _CHUNK, len(sequences))))
+        chunk.sort(key=lambda i: sequences[i].length)  # similar lengths together: little padding
+        for first in range(0, len(chunk), batch):
+            _write_batch(features, source, [(sequences[i], parts[i][0]) for i in chunk[first : first + batch]])
+        features.flush()
+        done += len(chunk)
+        _write_json(folder / "progress.json", {"sequences_done": done})
+        if report is not None:
+            report(sequences[done - 1].start + sequences[done - 1].length, rows)
+    return FeatureCache(folder)
+
+
+def _layout(parts: Sequence[tuple[Conversation, str]]) -> tuple[list[CachedSequence], int]:
+    sequences, start = [], 0
+    for conversation, part in parts:
+        length = len(conversation.ids)
+        sequences.append(CachedSequence(start, length, len(conversation.prompt_ids), conversation.temperature, part))
+        start += length
+    return sequences, start
+
+
+def _prepare(folder: Path, index: dict[str, Any], conversations: Sequence[Conversation], size: int) -> int:
+    """Create the files, or check that they are of the same data; returns the number of finished sequences."""
+    if (folder / "progress.json").exists():
+        if _read_json(folder / "index.json") != index:
+            raise ParameterError(f"{folder} holds a cache of other data or taps; give another folder or delete it.")
+        return int(_read_json(folder / "progress.json")["sequences_done"])
+    free = shutil.disk_usage(folder).free
+    if free < size + _SPARE_BYTES:
+        raise ResourceError(
+            f"The feature cache needs {size / 1e9:.1f} GB (and 1 GB to spare), {folder} has {free / 1e9:.1f} GB free. "
+            "Give another folder or fewer conversations."
+        )
+    ids = np.concatenate([np.array(c.ids, dtype=np.int32) for c in conversations])
+    ids.tofile(folder / "tokens.bin")
+    width = (len(index["taps"]) + 1) * index["hidden_size"]
+    np.memmap(folder / "features.bin", dtype=np.uint16, mode="w+", shape=(index["tokens"], width)).flush()
+    _write_json(folder / "index.json", index)
+    _write_json(folder / "progress.json", {"sequences_done": 0})
+    return 0
+
+
+@torch.inference_mode()
+def _write_batch(
+    features: "np.memmap[Any, np.dtype[np.uint16]]",
+    source: FeatureSource,
+    batch: Sequence[tuple[CachedSequence, Conversation]],
+) -> None:
+    ids = torch.zeros(len(batch), max(s.length for s, _ in batch), dtype=torch.long)
+    for row, (sequence, conversation) in enumerate(batch):
+        ids[row, : sequence.length] = torch.tensor(conversation.ids)
+    taps, final = source(ids)
+    both = torch.cat((taps, final), dim=-1).to("cpu", torch.bfloat16)
+    for row, (sequence, _) in enumerate(batch):
+        block = both[row, : sequence.length].contiguous().view(torch.int16).numpy().view(np.uint16)
+        features[sequence.start : sequence.start + sequence.length] = block
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ParameterError(f"{path} does not exist: this is no feature cache folder.")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(data), encoding="utf-8")
+    os.replace(temporary, path)

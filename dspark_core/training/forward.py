@@ -1,0 +1,62 @@
+"""The drafter on a training batch. Symbols as in `batch`; N = valid predictions, C candidate tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dspark_core.errors import ParameterError
+from dspark_core.modules.drafter import Drafter
+from dspark_core.training.batch import Batch
+from dspark_core.training.losses import DraftLoss, draft_loss, position_weights
+
+
+def block_hidden(drafter: Drafter, embedding: Tensor, batch: Batch) -> Tensor:
+    """Hidden states [S, A, L, H] of every block: the anchor's embedding, then the mask's, over the visible context."""
+    ids = torch.full_like(batch.labels, drafter.config.mask_token_id)
+    ids[..., 0] = batch.anchor_ids
+    block = functional.embedding(ids, embedding).to(drafter.fc.weight.dtype)
+    positions = torch.arange(batch.features.shape[1], device=ids.device).expand(batch.features.shape[:2])
+    context = drafter.context_keys_values(batch.features.to(drafter.fc.weight.dtype), positions)
+    return drafter.forward_blocks(block, batch.positions, context, batch.visible)
+
+
+def loss_weights(batch: Batch, block_size: int) -> Tensor:
+    """[S, A, L]: the paper's position weights, 0 beyond the end of a sequence."""
+    weights = position_weights(batch.labels.shape[-1], block_size).to(batch.valid.device)
+    return weights * batch.valid
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Part of the vocabulary that a loss is taken over: `ids` [C] rising, each id's place in it (-1: absent) [V]."""
+
+    ids: Tensor
+    place: Tensor
+
+    @classmethod
+    def of(cls, common: Tensor, labels: Tensor, vocab_size: int) -> "Candidates":
+        """The common tokens plus every label of the batch."""
+        ids = torch.unique(torch.cat((common, labels.flatten())))
+        place = torch.full((vocab_size,), -1, dtype=torch.long, device=ids.device)
+        place[ids] = torch.arange(len(ids), device=ids.device)
+        return cls(ids, place)
+
+
+def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch: Batch, common: Tensor) -> DraftLoss:
+    """The paper's loss on a batch, both laws renormalised on the candidates (97 % or more of all tokens)."""
+    if drafter.markov_head is None or drafter.confidence_head is None:
+        raise ParameterError("Stage 2 trains the Markov and the confidence head; the config leaves one of them out.")
+    kept = batch.valid.flatten().nonzero().squeeze(-1)
+    hidden = block_hidden(drafter, embedding, batch).flatten(0, 2)[kept]
+    labels, prev_ids = batch.labels.flatten()[kept], batch.prev_ids.flatten()[kept]
+    candidates = Candidates.of(common, labels, drafter.config.vocab_size)
+    table = lm_head[candidates.ids].to(hidden.dtype)
+    draft_logits = functional.linear(hidden, table) + drafter.markov_head.bias(prev_ids, candidates.ids)
+    target_hidden = batch.target_hidden.flatten(0, 2)[kept].to(hidden.dtype)
+    with torch.no_grad():
+        target_logits = functional.linear(target_hidden, table)
+    confidence = drafter.confidence_head(hidden, drafter.markov_head.embed(prev_ids))
+    weights = loss_weights(batch, drafter.config.block_size).flatten()[kept]
+    return draft_loss(draft_logits, target_logits, candidates.place[labels], confidence, weights)

@@ -1,0 +1,247 @@
+"""The resumable training loop: stage 1 regresses hidden states, stage 2 minimises the paper's loss."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dspark_core.checkpoint import save_drafter
+from dspark_core.modules.drafter import Drafter
+from dspark_core.training.batch import Batch, Sampler
+from dspark_core.training.forward import batch_draft_loss, block_hidden, loss_weights
+from dspark_core.training.losses import regression_loss
+from dspark_core.training.settings import TrainSettings
+
+STATE_NAME, LOG_NAME = "state.pt", "log.jsonl"
+Report = Callable[[dict[str, Any]], None]
+
+
+class Trainer:
+    """Holds a run's state; `run` goes on from the newest checkpoint in `folder`.
+
+    `embedding`, `lm_head` [V, H] are the target's frozen tables, `common` [C] the candidate tokens of stage 2.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: TrainSettings,
+        drafter: Drafter,
+        sampler: Sampler,
+        tables: tuple[Tensor, Tensor],
+        common: Tensor,
+        *,
+        report: Report | None = None,
+        validate: Callable[[Drafter], dict[str, Any]] | None = None,
+    ) -> None:
+        self.folder, self.settings, self.drafter, self.sampler = folder, settings, drafter, sampler
+        self.embedding, self.lm_head = tables
+        self.common = common
+        self.report, self.validate = report, validate
+        self.device = self.embedding.device
+        self.stage, self.step = (1, 0) if settings.stage1_anchors else (2, 0)
+        self.anchors = 0
+        self.elapsed_s = 0.0
+        self.stage_started_s = 0.0
+        if drafter.markov_head is not None:
+            drafter.markov_head.sparse_gradients = True
+        self.dense, self.tables = self._optimizers()
+        self._parameters = list(drafter.parameters())
+        self._pool = ThreadPoolExecutor(settings.workers, initializer=_one_thread if settings.workers > 1 else None)
+        self._sums: dict[str, float] = {}
+        self._summed = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._resume()
+
+    def run(self) -> None:
+        """Train to the end of stage 2; a kill loses at most `checkpoint_s` seconds of work."""
+        saved = validated = clock = time.monotonic()
+        while self.stage <= 2:
+            self._one_step()
+            now = time.monotonic()
+            self.elapsed_s += now - clock
+            clock = now
+            if self.progress() >= 1:
+                self._next_stage()
+            if now - saved > self.settings.checkpoint_s or self.stage > 2:
+                self.save()
+                saved = now
+            if self.validate is not None and (now - validated > self.settings.validate_s or self.stage > 2):
+                self._log(self.validate(self.drafter))
+                validated = time.monotonic()
+
+    def progress(self) -> float:
+        """Share of the current stage that is done, by anchors or by the clock, whichever is further (0 to 1)."""
+        settings = self.settings
+        planned = settings.stage1_anchors if self.stage == 1 else settings.stage2_anchors
+        done = self.anchors / planned if planned else 1.0
+        if settings.hours is not None:
+            budget = settings.hours * 3600
+            end = budget * settings.stage1_share if self.stage == 1 and settings.stage2_anchors else budget
+            span = max(1e-9, end - self.stage_started_s)
+            done = max(done, (self.elapsed_s - self.stage_started_s) / span)
+        return min(1.0, done)
+
+    def rate(self) -> float:
+        """Learning-rate factor: short warm-up, then linear: to 1/4 in stage 1, to 0 in stage 2."""
+        warm = min(1.0, (self.step + 1) / max(1, self.settings.warmup_steps))
+        return warm * (1 - (0.75 if self.stage == 1 else 1.0) * self.progress())
+
+    def save(self) -> None:
+        """Write the state for a resume, whole or not at all."""
+        state = {
+            "drafter": self.drafter.state_dict(),
+            "dense": self.dense.state_dict(),
+            "tables": self.tables.state_dict() if self.tables else None,
+            "stage": self.stage,
+            "step": self.step,
+            "anchors": self.anchors,
+            "elapsed_s": self.elapsed_s,
+            "stage_started_s": self.stage_started_s,
+        }
+        temporary = self.folder / f"{STATE_NAME}.tmp"
+        torch.save(state, temporary)
+        os.replace(temporary, self.folder / STATE_NAME)
+
+    def export(self, path: Path) -> None:
+        """Write the drafter as a checkpoint folder."""
+        save_drafter(path, self.drafter.config, self.drafter.state_dict())
+
+    def _resume(self) -> None:
+        file = self.folder / STATE_NAME
+        if not file.exists():
+            return
+        state = torch.load(file, map_location=self.device, weights_only=True)
+        self.drafter.load_state_dict(state["drafter"])
+        self.dense.load_state_dict(state["dense"])
+        if self.tables is not None:
+            self.tables.load_state_dict(state["tables"])
+        self.stage, self.step, self.anchors = state["stage"], state["step"], state["anchors"]
+        self.elapsed_s, self.stage_started_s = state["elapsed_s"], state["stage_started_s"]
+
+    def _optimizers(self) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer | None]:
+        """AdamW for the network, SparseAdam for the two Markov tables (a step touches few of their rows)."""
+        tables = [p for name, p in self.drafter.named_parameters() if name.startswith("markov_head.")]
+        held = {id(p) for p in tables}
+        matrices = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim > 1]
+        gains = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim <= 1]
+        groups = [
+            {"params": matrices, "weight_decay": self.settings.weight_decay},
+            {"params": gains, "weight_decay": 0.0},
+        ]
+        dense = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.98), fused=True)
+        return dense, torch.optim.SparseAdam(tables, lr=1.0, betas=(0.9, 0.98)) if tables else None
+
+    def _set_rates(self) -> None:
+        factor = self.rate()
+        base = self.settings.stage1_rate if self.stage == 1 else self.settings.stage2_rate
+        for group in self.dense.param_groups:
+            group["lr"] = base * factor
+        if self.tables is not None:
+            for group in self.tables.param_groups:
+                group["lr"] = self.settings.table_rate * factor
+
+    def _draw(self, worker: int, length: int) -> Batch:
+        settings = self.settings
+        anchors = max(1, settings.batch_predictions // (settings.batch_sequences * length))
+        seed = _step_seed(settings.seed, self.stage, self.step, worker)
+        batch = self.sampler.draw(seed, sequences=settings.batch_sequences, anchors=anchors, length=length)
+        return batch.to(self.device)
+
+    def _one_step(self) -> None:
+        """Every worker's gradient on the same weights, averaged in a fixed order, then one update."""
+        rng = np.random.default_rng(_step_seed(self.settings.seed, self.stage, self.step, 99))
+        length = int(rng.choice(self.settings.block_lengths, p=self.settings.block_shares))
+        self._set_rates()
+        results = list(self._pool.map(lambda worker: self._gradients(worker, length), range(self.settings.workers)))
+        for index, parameter in enumerate(self._parameters):
+            parameter.grad = _mean([gradients[index] for gradients, _, _ in results])
+        network = [p for group in self.dense.param_groups for p in group["params"] if p.grad is not None]
+        torch.nn.utils.clip_grad_norm_(network, self.settings.clip_norm)
+        self.dense.step()
+        if self.tables is not None and self.stage == 2:
+            self.tables.step()
+        self.step += 1
+        for _, anchors, terms in results:
+            self._count(anchors, terms)
+        if self.step % self.settings.log_steps == 0:
+            self._log({name: round(value / self._summed, 5) for name, value in self._sums.items()})
+            self._sums, self._summed = {}, 0
+
+    def _gradients(self, worker: int, length: int) -> tuple[tuple[Tensor | None, ...], int, dict[str, Tensor]]:
+        batch = self._draw(worker, length)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.autocast):
+            total, terms = self._stage1_loss(batch) if self.stage == 1 else self._stage2_loss(batch)
+        return torch.autograd.grad(total, self._parameters, allow_unused=True), batch.anchors.numel(), terms
+
+    def _count(self, anchors: int, terms: dict[str, Tensor]) -> None:
+        self.anchors += anchors
+        self._summed += 1
+        for name, value in terms.items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(value)
+
+    def _stage1_loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        hidden = block_hidden(self.drafter, self.embedding, batch).flatten(0, 2)
+        weights = loss_weights(batch, self.settings.block_size).flatten()
+        loss = regression_loss(hidden, batch.target_hidden.flatten(0, 2), weights)
+        return loss.total, {
+            "loss": loss.total.detach(),
+            "smooth_l1": loss.smooth_l1.detach(),
+            "cosine": loss.cosine.detach(),
+        }
+
+    def _stage2_loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss = batch_draft_loss(self.drafter, self.embedding, self.lm_head, batch, self.common)
+        named = {"loss": loss.total, "ce": loss.ce, "tv": loss.tv, "confidence": loss.confidence}
+        return loss.total, {name: value.detach() for name, value in named.items()} | {"accept": loss.acceptance.mean()}
+
+    def _next_stage(self) -> None:
+        self.stage += 1
+        self.step, self.anchors, self.stage_started_s = 0, 0, self.elapsed_s
+        self._sums, self._summed = {}, 0
+        if self.stage == 2 and not self.settings.stage2_anchors:
+            self.stage = 3
+        self.dense, self.tables = self._optimizers()  # another loss: its moments mean nothing here
+
+    def _log(self, values: dict[str, Any]) -> None:
+        planned = self.settings.stage1_anchors if self.stage == 1 else self.settings.stage2_anchors
+        row = {
+            "stage": self.stage,
+            "step": self.step,
+            "anchors": self.anchors,
+            "planned": planned,
+            "elapsed_s": round(self.elapsed_s, 1),
+            "progress": round(self.progress(), 4),
+            "rate": round(self.rate(), 4),
+        } | values
+        with (self.folder / LOG_NAME).open("a", encoding="utf-8") as log:
+            log.write(json.dumps(row) + "\n")
+        if self.report is not None:
+            self.report(row)
+
+
+def _mean(gradients: list[Tensor | None]) -> Tensor | None:
+    """Mean over the workers; None where a parameter took no part (sparse gradients stay sparse)."""
+    present = [gradient for gradient in gradients if gradient is not None]
+    if not present:
+        return None
+    total = present[0]
+    for gradient in present[1:]:
+        total = total + gradient
+    return total / len(gradients)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # holds for the calling worker thread
+
+
+def _step_seed(seed: int, stage: int, step: int, worker: int) -> int:
+    """A seed of its own for every draw, so that a resumed run draws what the killed one would have drawn."""
+    return ((seed * 4 + stage) * 10_000_000 + step) * 100 + worker

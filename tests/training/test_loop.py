@@ -1,0 +1,164 @@
+"""The loop: it learns, a killed run ends as an unbroken one, and its schedule follows anchors or the clock."""
+
+import json
+
+import pytest
+import torch
+
+from dspark_core.checkpoint import load_drafter
+from dspark_core.errors import ParameterError
+from dspark_core.modules.drafter import Drafter
+from dspark_core.training.batch import Sampler
+from dspark_core.training.forward import batch_draft_loss, block_hidden
+from dspark_core.training.loop import Trainer
+from dspark_core.training.losses import regression_loss
+from dspark_core.training.settings import TrainSettings
+from dspark_core.training.start import draft_config, principal_components, smart_start
+from tests.training.setup import HIDDEN, VOCAB, tiny_cache, tiny_settings, tiny_source
+
+
+def fresh(cache, settings):
+    source = tiny_source()
+    config = draft_config(
+        source, layers=2, block_size=settings.block_size, markov_rank=settings.markov_rank, mask_token_id=3
+    )
+    torch.manual_seed(0)
+    drafter = Drafter(config)
+    smart_start(drafter, source, cache.rows(cache.sequences("train")[0])[0].float())
+    return drafter, source
+
+
+def trainer(folder, cache, settings, **more):
+    drafter, source = fresh(cache, settings)
+    tables = (source.embedding.float(), source.lm_head.float())
+    return Trainer(
+        folder, settings, drafter, Sampler(cache, cache.sequences("train")), tables, torch.arange(20), **more
+    )
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tiny_cache(tmp_path / "features")
+
+
+def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cache):
+    settings = tiny_settings()
+    unbroken = trainer(tmp_path / "a", cache, settings)
+    unbroken.run()
+
+    def killed_at(stage, step):
+        def report(row):
+            if (row["stage"], row["step"]) == (stage, step):
+                raise KeyboardInterrupt
+
+        return report
+
+    for stage, step in ((1, 3), (2, 2)):
+        with pytest.raises(KeyboardInterrupt):
+            trainer(tmp_path / "b", cache, settings, report=killed_at(stage, step)).run()
+    resumed = trainer(tmp_path / "b", cache, settings)
+    assert (resumed.stage, resumed.step) != (1, 0)
+    resumed.run()
+    for name, value in unbroken.drafter.state_dict().items():
+        assert torch.equal(value, resumed.drafter.state_dict()[name]), name
+
+
+def test_both_stages_lower_their_loss(tmp_path, cache):
+    settings = tiny_settings(stage1_anchors=500, stage2_anchors=500, checkpoint_s=1e9)
+    rows = []
+    trainer(tmp_path / "run", cache, settings, report=rows.append).run()
+    for stage in (1, 2):
+        losses = [row["loss"] for row in rows if row["stage"] == stage]
+        assert sum(losses[-8:]) < 0.95 * sum(losses[:8])
+    assert {"ce", "tv", "confidence"} <= rows[-1].keys()
+    logged = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert logged == rows
+
+
+def test_the_export_is_a_checkpoint_of_the_trained_weights(tmp_path, cache):
+    run = trainer(tmp_path / "run", cache, tiny_settings())
+    run.run()
+    run.export(tmp_path / "out")
+    loaded = load_drafter(tmp_path / "out")
+    torch.testing.assert_close(loaded.modules.fc.weight, run.drafter.fc.weight.detach(), rtol=0.01, atol=0.01)
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path, cache):
+    trainer(tmp_path / "run", cache, tiny_settings()).run()
+    again = trainer(tmp_path / "run", cache, tiny_settings())
+    before = again.drafter.fc.weight.clone()
+    again.run()
+    assert torch.equal(again.drafter.fc.weight, before)
+
+
+def test_rates_fall_with_anchors_or_with_the_clock(tmp_path, cache):
+    run = trainer(tmp_path / "run", cache, tiny_settings(hours=1.0, stage1_share=0.5, stage1_anchors=1000))
+    run.step = 100
+    run.anchors, run.elapsed_s = 500, 0.0
+    assert run.rate() == pytest.approx(1 - 0.75 * 0.5)
+    run.elapsed_s = 1800.0  # half of the hour is stage 1's
+    assert run.progress() == 1
+    run.stage, run.anchors, run.stage_started_s, run.elapsed_s = 2, 0, 1800.0, 2700.0
+    assert run.rate() == pytest.approx(0.5)
+
+
+def test_training_form_equals_the_drafters_own(cache):
+    """Many anchors at once give what inference gives, block by block with cached context."""
+    drafter, source = fresh(cache, tiny_settings())
+    sampler = Sampler(cache, cache.sequences("train"))
+    batch = sampler.draw(0, sequences=2, anchors=3, length=4)
+    hidden = block_hidden(drafter, source.embedding, batch)
+    for s in range(2):
+        for a in range(3):
+            anchor = int(batch.anchors[s, a])
+            rows = batch.features[s, :anchor].float()
+            ids = torch.tensor([int(batch.anchor_ids[s, a]), 3, 3, 3])
+            context = drafter.context_keys_values(rows, torch.arange(anchor))
+            alone = drafter.forward_block(source.embedding[ids], torch.arange(anchor, anchor + 4), context)
+            torch.testing.assert_close(hidden[s, a], alone, rtol=1e-4, atol=1e-4)
+
+
+def test_stage_two_loss_on_all_tokens_is_the_plain_one(cache):
+    """With every token a candidate the acceptance is that of the full laws."""
+    drafter, source = fresh(cache, tiny_settings())
+    batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=3, length=4)
+    loss = batch_draft_loss(drafter, source.embedding, source.lm_head, batch, torch.arange(VOCAB))
+    hidden = block_hidden(drafter, source.embedding, batch)
+    draft = torch.softmax(hidden @ source.lm_head.T + drafter.markov_head.bias(batch.prev_ids), -1)
+    target = torch.softmax(batch.target_hidden.float() @ source.lm_head.T, -1)
+    wanted = (1 - 0.5 * (draft - target).abs().sum(-1))[batch.valid]
+    torch.testing.assert_close(loss.acceptance, wanted.detach(), rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_smart_start_is_nearer_to_the_target_than_noise(cache):
+    drafter, source = fresh(cache, tiny_settings())
+    batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=6, length=4)
+    torch.manual_seed(1)
+    noise = Drafter(drafter.config)
+    losses = [
+        float(regression_loss(block_hidden(d, source.embedding, batch), batch.target_hidden, batch.valid.float()).total)
+        for d in (drafter, noise)
+    ]
+    assert losses[0] < losses[1]
+    assert torch.equal(drafter.layers[1].mlp.up_proj.weight, source.layer(3, "mlp.up_proj"))
+    assert drafter.fc.weight[:, -HIDDEN:].diagonal().mean() > 0.9
+
+
+def test_principal_components_keep_the_strongest_directions():
+    table = torch.randn(50, 2) @ torch.randn(2, 6)
+    parts = principal_components(table, 2)
+    assert parts.shape == (50, 2)
+    assert float(parts.square().mean()) == pytest.approx(1, rel=1e-4)
+    distances, kept = torch.cdist(table, table), torch.cdist(parts, parts)
+    assert torch.corrcoef(torch.stack((distances.flatten(), kept.flatten())))[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"stage1_anchors": 0, "stage2_anchors": 0}, {"hours": 0.0}, {"block_lengths": (5, 2)}, {"block_shares": (1.0,)}],
+)
+def test_settings_that_cannot_train_are_refused(changes):
+    with pytest.raises(ParameterError):
+        tiny_settings(**changes)
+    assert TrainSettings().block_size == 8
