@@ -13,6 +13,7 @@ VENV_OK := $(shell $(BIN)/python -I -c 'import os, sys, dspark_core as d; \
 
 .PHONY: run test setup fetch browser check format clean FORCE
 .DEFAULT_GOAL := run
+.NOTPARALLEL:
 
 run: setup  ## open the app on 127.0.0.1:7860; options: make run ARGS="--port 8000"
 	@echo "Starting the app; stop it with Ctrl-C."
