@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -19,12 +20,17 @@ from ui.visitors import Visitors
 
 MAX_ANSWERS = 32  # generators in parallel; the engine refuses earlier, with a message
 STATUS_S = 1.0
+# Gradio's queue summarises up to 10,000 past events with pandas after every event, for a monitoring page that is off
+# here: time that the engine needs. It reads these when a queue is made.
+_GRADIO_ENVIRONMENT = {"GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_ANALYTICS_MAX_EVENTS": "1"}
 BOOT_S = 0.5
 
 
 def build_page(host: SessionHost) -> gr.Blocks:
     """The Blocks app over ``host``. Nothing of it is in module state: several pages may live in one process."""
     visitors = Visitors()
+    for name, value in _GRADIO_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     demo: gr.Blocks = gr.Blocks(title="DSpark Playground", analytics_enabled=False, fill_width=True)
     with demo:
         parts = build_layout()
@@ -55,7 +61,7 @@ class Wiring:
             self._boot, parts.drafter, parts.policy, parts.l_min, parts.l_max, parts.send, parts.retry, parts.notice,
         ]  # fmt: skip
         gr.on([demo.load, self._boot.tick], self.configure, None, configured, **quiet)
-        gr.on([demo.load, pulse.tick], self.status, None, parts.status, **quiet)
+        gr.on([demo.load, pulse.tick], self.status, None, parts.status, queue=False, **quiet)
         parts.retry.click(self.retry, None, [self._boot, parts.retry, parts.notice], **quiet)
         parts.headline.click(self.measure_again, None, parts.status, **quiet)
         demo.unload(self.leave)
@@ -76,7 +82,7 @@ class Wiring:
             parts.regenerate.click(answering.regenerate, asked, parts.streamed, **shared),
             *(example.click(answering.send, [example, *asked], parts.streamed, **shared) for example in parts.examples),
         ]
-        parts.stop.click(answering.stop, None, None, **quiet)
+        parts.stop.click(answering.stop, None, None, queue=False, **quiet)
         gr.on(
             parts.clear.click,
             self.new_chat,
@@ -95,6 +101,7 @@ class Wiring:
             sliders,
             parts.schedule_note,
             trigger_mode="always_last",
+            queue=False,
             **quiet,
         )
         for button, preset in zip(parts.presets, PRESETS, strict=True):

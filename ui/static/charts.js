@@ -1,6 +1,6 @@
 // Three live charts, each made once and then updated in place (zoom and hover survive).
 import { fateColour, markOf, variable } from "./fates.js";
-import { fixed, percent } from "./text.js";
+import { fixed, percent, setText } from "./text.js";
 
 const WINDOW = 60; // rounds in sight while an answer runs
 const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false };
@@ -16,7 +16,7 @@ function look() {
   return {
     ink: variable("--body-text-color"), muted: variable("--body-text-color-subdued"), line: variable("--ds-line"),
     accent: variable("--ds-accent"), band: variable("--ds-band"), survival: variable("--ds-survival"),
-    panel: variable("--block-background-fill"),
+    panel: variable("--block-background-fill"), band2: variable("--ds-band-line"),
   };
 }
 
@@ -40,13 +40,15 @@ function layout(colours, { x, y, ...rest }) {
   };
 }
 
+const gammaOf = (store) => store.prefilled?.num_draft_tokens || store.status?.info?.[3] || 7;
+
 function lastRound(rounds) {
   for (let i = rounds.length - 1; i >= 0; i -= 1) if (rounds[i]?.draft.length) return rounds[i];
   return null;
 }
 
 function blockFigure(store, colours) {
-  const gamma = store.prefilled?.num_draft_tokens || store.status?.info?.[3] || 7;
+  const gamma = gammaOf(store);
   const round = lastRound(store.rounds);
   const narrow = window.innerWidth < 480;
   const draft = round?.draft ?? [];
@@ -93,15 +95,26 @@ const roundTraces = (colours) => [
   { name: "chosen ℓ", x: [], y: [], mode: "lines+markers", line: { width: 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: "round %{x}: ℓ %{y}<extra></extra>" },
 ];
 
+function roundColumns(rounds) {
+  const x = rounds.map((round) => round.index + 1);
+  const cap = (round, value) => Math.min(value, round.draft.length);
+  return {
+    x: [x, x, x, x],
+    y: [
+      rounds.map((round) => cap(round, round.lMax)), rounds.map((round) => cap(round, round.lMin)),
+      rounds.map((round) => round.accepted), rounds.map((round) => round.verifyLen),
+    ],
+  };
+}
+
 function roundsLayout(store, colours) {
-  const total = store.rounds.length;
-  const gamma = store.prefilled?.num_draft_tokens || store.status?.info?.[3] || 7;
-  const from = store.running ? Math.max(0, total - WINDOW) : 0;
+  const gamma = gammaOf(store);
+  const still = store.rounds.length === 0 ? { range: [0.4, 12.6] } : { autorange: true };
   return layout(colours, {
-    x: { name: "round", range: [from + 0.4, Math.max(total, from + 12) + 0.6], showgrid: false },
+    x: { name: "round", showgrid: false, ...still },
     y: { range: [0, gamma + 0.6], dtick: gamma > 8 ? 2 : 1 },
     bargap: 0.3,
-    uirevision: store.running ? undefined : store.answer,
+    uirevision: store.answer,
   });
 }
 
@@ -129,63 +142,97 @@ function loadNote(store) {
   return [load.source, memory, power, load.note].filter(Boolean).join(" · ");
 }
 
+// A chart draws when its key changed and it is in sight. Plotly is slow where there is no GPU: each pass is followed
+// by a rest of several times its own cost, so that drawing never crowds out the browser or, on one machine, the model.
+const REST_MS = 200;
+const REST_FACTOR = 6;
+
 export function mountCharts(root, store) {
-  const box = (name) => root.querySelector(`[data-plot="${name}"]`);
   const note = root.querySelector("[data-load-note]");
   let colours = null;
-  let drawnRounds = 0;
-  let epoch = -1;
-  let samples = -1;
-  let lastKey = "";
+  let theme = 0;
 
-  const drawRounds = (Plotly, force) => {
-    const target = box("rounds");
-    if (force || store.epoch !== epoch) {
-      epoch = store.epoch;
-      drawnRounds = 0;
-      Plotly.react(target, roundTraces(colours), roundsLayout(store, colours), CONFIG);
-    }
-    const fresh = store.rounds.slice(drawnRounds).filter(Boolean);
-    const before = drawnRounds;
-    drawnRounds = store.rounds.length;
-    if (fresh.length) {
-      const x = fresh.map((round) => round.index + 1);
-      const cap = (round, value) => (round.draft.length ? Math.min(value, round.draft.length) : 0);
-      Plotly.extendTraces(target, {
-        x: [x, x, x, x],
-        y: [fresh.map((r) => cap(r, r.lMax)), fresh.map((r) => cap(r, r.lMin)), fresh.map((r) => r.accepted), fresh.map((r) => r.verifyLen)],
-      }, [0, 1, 2, 3]);
-    }
-    const last = store.rounds.at(-1);
-    if (last) target.setAttribute("aria-label", `${store.rounds.length} rounds; the last verified ${last.verifyLen} and accepted ${last.accepted}, bounds ${last.lMin} to ${last.lMax}. The table of rounds has all of them.`);
-    const key = `${store.running}:${store.epoch}`;
-    if (before !== drawnRounds || key !== lastKey) Plotly.relayout(target, roundsLayout(store, colours));
-    lastKey = key;
+  const figureChart = (name, key, figure) => ({
+    box: root.querySelector(`[data-plot="${name}"]`),
+    key,
+    drawn: null,
+    draw(Plotly) {
+      const { traces, layout: shape, words } = figure(store, colours);
+      Plotly.react(this.box, traces, shape, CONFIG);
+      this.box.setAttribute("aria-label", words);
+    },
+  });
+
+  const roundsChart = {
+    box: root.querySelector('[data-plot="rounds"]'),
+    key: () => `${store.epoch}:${store.running}:${store.rounds.length}:${gammaOf(store)}`,
+    drawn: null,
+    state: "",
+    count: 0,
+    draw(Plotly) {
+      const state = `${theme}:${store.epoch}:${store.running}:${gammaOf(store)}`;
+      const again = state !== this.state || this.count > store.rounds.length;
+      const from = again ? (store.running ? Math.max(0, store.rounds.length - WINDOW) : 0) : this.count;
+      const fresh = store.rounds.slice(from).filter(Boolean);
+      const columns = roundColumns(fresh);
+      if (again) {
+        const traces = roundTraces(colours).map((trace, i) => ({ ...trace, x: columns.x[i], y: columns.y[i] }));
+        Plotly.react(this.box, traces, roundsLayout(store, colours), CONFIG);
+      } else if (fresh.length) {
+        Plotly.extendTraces(this.box, columns, [0, 1, 2, 3], WINDOW);
+      }
+      this.state = state;
+      this.count = store.rounds.length;
+      const last = store.rounds.at(-1);
+      this.box.setAttribute("aria-label", last
+        ? `${store.rounds.length} rounds; the last verified ${last.verifyLen} and accepted ${last.accepted}, bounds ${last.lMin} to ${last.lMax}. The table of rounds has all of them.`
+        : "No round yet");
+    },
   };
 
-  const drawFigure = (Plotly, name, figure) => {
-    Plotly.react(box(name), figure.traces, figure.layout, CONFIG);
-    box(name).setAttribute("aria-label", figure.words);
-  };
+  const charts = [
+    figureChart("block", () => `${store.epoch}:${store.rounds.length}:${gammaOf(store)}`, blockFigure),
+    roundsChart,
+    figureChart("load", () => `${store.loads.at(-1)?.t ?? 0}`, loadFigure),
+  ];
 
   plotly().then((Plotly) => {
-    let blockKey = "";
-    const draw = (force = false) => {
-      if (!colours || force) {
-        colours = look();
-        colours.band2 = variable("--ds-band-line");
+    const inSight = new Set();
+    let timer = null;
+    const pass = () => {
+      timer = null;
+      const begun = performance.now();
+      colours ??= look();
+      for (const chart of charts) {
+        const key = `${theme}:${chart.key()}`;
+        if (key === chart.drawn || !inSight.has(chart.box)) continue;
+        chart.draw(Plotly);
+        chart.drawn = key;
       }
-      const key = `${store.epoch}:${store.rounds.length}:${store.status?.info?.[3]}`;
-      if (force || key !== blockKey) drawFigure(Plotly, "block", blockFigure(store, colours));
-      blockKey = key;
-      drawRounds(Plotly, force);
-      const latest = store.loads.at(-1)?.t ?? 0;
-      if (force || latest !== samples) drawFigure(Plotly, "load", loadFigure(store, colours));
-      samples = latest;
-      note.textContent = loadNote(store);
+      const cost = performance.now() - begun;
+      rested = performance.now() + Math.max(REST_MS, REST_FACTOR * cost);
     };
-    draw(true);
-    store.listen(() => draw());
-    new MutationObserver(() => draw(true)).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    let rested = 0;
+    const request = () => {
+      timer ??= setTimeout(pass, Math.max(0, rested - performance.now()));
+    };
+    const watcher = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        if (isIntersecting) inSight.add(target);
+        else inSight.delete(target);
+      }
+      request();
+    }, { rootMargin: "120px" });
+    charts.forEach(({ box }) => watcher.observe(box));
+    store.listen(() => {
+      setText(note, loadNote(store));
+      request();
+    });
+    new MutationObserver(() => {
+      colours = null;
+      theme += 1;
+      rested = 0;
+      request();
+    }).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   });
 }

@@ -1,0 +1,113 @@
+"""A real Chromium on a page that runs in this process, and a watch on everything it complains about."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.ui.fake_session import FakeSession
+from tests.ui.pages import served
+
+ARTIFACTS = Path(__file__).parents[2] / "artifacts"
+CHROMIUM_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+HOW_TO_INSTALL = (
+    "Browser tests need Chromium, and there is none on the PATH. Install it (Debian and Ubuntu: "
+    "apt-get install -y chromium fonts-noto-cjk fonts-noto-color-emoji) or deselect these tests: -m 'not browser'."
+)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail(HOW_TO_INSTALL, pytrace=False)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """The scripted session behind `fake_address`: its pace, failures and requests can be set and read."""
+    return FakeSession(0.05)
+
+
+@pytest.fixture(scope="module")
+def fake_address(fake):
+    with served(lambda _progress: fake) as address:
+        yield address
+
+
+@pytest.fixture
+def serve():
+    """Serves another page for one test, until its visitors have left."""
+    with ExitStack() as stack:
+        yield lambda opener, name="fake-target": stack.enter_context(served(opener, name))
+
+
+@pytest.fixture
+def visit(chromium, serve):  # noqa: ARG001 (asked for so that visitors leave before its pages close)
+    """Opens pages as separate visitors; in the end none may have complained or asked another host for anything."""
+    contexts, complaints = [], []
+
+    def open_page(address, *, width=1440, height=1000, theme="light", ready=True):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: _watch_host(request.url, address, complaints))
+        page.goto(address)
+        if ready:
+            page.wait_for_selector("#ds-send:enabled")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def _watch_host(url, address, complaints):
+    if not url.startswith((address, "data:", "blob:")):
+        complaints.append(f"asked {url}")
+
+
+@pytest.fixture
+def keep():
+    """Keeps a screenshot under artifacts/."""
+
+    def save(page, name):
+        ARTIFACTS.mkdir(exist_ok=True)
+        page.screenshot(path=ARTIFACTS / f"{name}.png")
+
+    return save
+
+
+def ask(page, text):
+    page.fill("#ds-prompt textarea", text)
+    page.keyboard.press("Enter")
+
+
+def set_number(page, selector, value):
+    field = page.locator(f"{selector} input[type=number]")
+    field.fill(str(value))
+    field.press("Enter")
+
+
+def until(check, seconds=10.0):
+    """Waits until ``check()`` is true; returns its last value."""
+    end = time.monotonic() + seconds
+    while not (value := check()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return value

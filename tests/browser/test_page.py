@@ -1,0 +1,388 @@
+"""What a visitor sees and does, in a real browser, on a scripted engine that produces every fate."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from dspark_core.errors import ModelUnavailableError
+from tests.browser.conftest import ask, set_number, until
+from tests.ui.fake_session import FakeSession
+from ui.fates import FATES
+
+pytestmark = pytest.mark.browser
+
+
+def rounds(page):
+    """Rounds on the page: (index, ℓ, L_max in force)."""
+    return page.eval_on_selector_all(
+        ".ds-round", "(lines) => lines.map(({ dataset: d }) => [d.round, d.len, d.lmax].map(Number))"
+    )
+
+
+def finished(page):
+    return page.evaluate("Boolean(window.dsparkPage.store.finish)")
+
+
+@pytest.fixture(autouse=True)
+def calm(fake):
+    """Every test starts with an idle engine at the usual pace."""
+    fake.engine.pace_s, fake.engine.fail_at = 0.05, None
+    yield
+    for generation in list(fake.engine.active):
+        generation.cancel()
+    until(lambda: fake.engine.num_active == 0)
+
+
+def test_every_fate_has_its_colour_and_its_mark(visit, fake_address, keep):
+    page = visit(fake_address)
+    set_number(page, "#ds-threshold", 0.6)
+    ask(page, "tell me")
+    for fate in FATES:
+        page.wait_for_selector(f'.ds-tok[data-fate="{fate.key}"]')
+    keep(page, "fates")
+    looks = {
+        fate.key: page.eval_on_selector(
+            f'.ds-tok[data-fate="{fate.key}"]',
+            "(node) => [getComputedStyle(node).color, getComputedStyle(node, '::after').content]",
+        )
+        for fate in FATES
+    }
+    assert len({colour for colour, _ in looks.values()}) == len(FATES)
+    assert {key: mark.strip('"') for key, (_, mark) in looks.items()} == {fate.key: fate.mark for fate in FATES}
+
+
+def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake, fake_address, keep):
+    fake.engine.pace_s = 0.1
+    page = visit(fake_address)
+    set_number(page, "#ds-threshold", 0)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="5"]')
+    set_number(page, "#ds-l-max", 2)
+    page.wait_for_selector('.ds-round[data-lmax="2"]')
+    first = next(index for index, _, l_max in rounds(page) if l_max == 2)
+    page.wait_for_selector(f'.ds-round[data-round="{first + 6}"]')
+    seen = rounds(page)
+    keep(page, "slider-moved")
+    assert {length for index, length, _ in seen if index < first} == {7}
+    assert {length for index, length, _ in seen if index >= first} == {2}
+    assert "next round of the running answer" in page.inner_text(".ds-schedule")
+    assert not finished(page)
+
+
+def test_stop_ends_the_answer_and_keeps_its_text(visit, fake, fake_address):
+    page = visit(fake_address)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="3"]')
+    page.click("#ds-stop")
+    page.wait_for_selector("#ds-send:enabled")
+    assert fake.engine.num_active == 0
+    assert "stopped by request" in page.inner_text(".ds-run")
+    assert "lighthouse" in page.inner_text(".ds-model .ds-said")
+    page.click("#ds-regenerate")
+    page.wait_for_function("window.dsparkPage.store.running")
+    assert page.locator(".ds-user").count() == 1
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#ds-send:enabled")
+
+
+def test_history_goes_to_the_model_and_new_chat_forgets_it(visit, fake, fake_address):
+    page = visit(fake_address)
+    page.click("#ds-more button")
+    set_number(page, "#ds-max-tokens", 8)
+    page.fill("#ds-system textarea", "Be brief.")
+    ask(page, "echo one")
+    page.wait_for_selector("#ds-regenerate:enabled")
+    ask(page, "echo two")
+    until(lambda: page.locator(".ds-user").count() == 2)
+    page.wait_for_selector("#ds-send:enabled")
+    messages = fake.requests[-1][0]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[0]["content"] == "Be brief."
+    assert messages[2]["content"].split() == ["one"] * 8
+    page.click("#ds-clear")
+    page.wait_for_selector(".ds-chat .ds-empty")
+    assert page.locator(".ds-turn").count() == 0
+    page.locator(".ds-example").first.click()
+    page.wait_for_selector(".ds-user")
+    page.wait_for_selector("#ds-send:enabled")
+    assert len(fake.requests[-1][0]) == 2
+
+
+def test_a_new_chat_during_an_answer_ends_it_and_stays_empty(visit, fake, fake_address):
+    page = visit(fake_address)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="3"]')
+    page.click("#ds-clear")
+    assert until(lambda: fake.engine.num_active == 0)
+    page.wait_for_selector("#ds-send:enabled")
+    time.sleep(0.5)
+    assert page.locator(".ds-turn").count() == 0
+    assert page.locator(".ds-round").count() == 0
+    ask(page, "echo again")
+    page.wait_for_selector('.ds-round[data-round="1"]')
+
+
+def test_hostile_model_text_stays_text(visit, fake_address, keep):
+    page = visit(fake_address)
+    ask(page, "hostile")
+    page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
+    page.click(".ds-table-card summary")
+    keep(page, "hostile")
+    assert page.title() == "DSpark Playground"
+    assert page.locator(".ds-panel img, .ds-panel script, .ds-panel b b, .ds-chat a").count() == 0
+    said = page.inner_text(".ds-model .ds-said")
+    for piece in (
+        "<img src=x onerror=",
+        "${document.title",
+        "`back`-ticks```",
+        "<script>",
+        "{{value}}",
+        "**bold** $$x^2$$",
+    ):
+        assert piece in said
+    assert "&lt;amp&amp;" in said
+
+
+def test_hostile_input_and_errors_are_shown_as_text(visit, fake, fake_address):
+    fake.engine.fail_at = 4
+    page = visit(fake_address)
+    ask(page, "<img src=x onerror=alert(1)> ${1+1}")
+    page.wait_for_selector(".ds-notice:not([hidden])")
+    assert "scripted failure <b>${boom}</b>" in page.inner_text(".ds-notice")
+    assert page.inner_text(".ds-user .ds-said") == "<img src=x onerror=alert(1)> ${1+1}"
+    fake.engine.fail_at = None
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="5"]')
+    assert not page.is_visible(".ds-notice")
+
+
+def test_two_visitors_stream_at_once_and_share_nothing(visit, fake, fake_address):
+    fake.engine.pace_s = 0.3
+    one, two = visit(fake_address), visit(fake_address)
+    for page in (one, two):
+        set_number(page, "#ds-threshold", 0)
+    ask(one, "echo alpha")
+    ask(two, "echo omega")
+    for page in (one, two):
+        page.wait_for_selector('.ds-round[data-round="3"]')
+    assert fake.engine.num_active == 2
+    set_number(one, "#ds-l-max", 1)
+    one.wait_for_selector('.ds-round[data-len="1"]')
+    two.wait_for_selector(f'.ds-round[data-round="{rounds(two)[-1][0] + 3}"]')
+    assert {length for _, length, _ in rounds(two)} == {7}
+    assert set(one.inner_text(".ds-model .ds-said").split()) == {"alpha"}
+    assert set(two.inner_text(".ds-model .ds-said").split()) == {"omega"}
+    one.click("#ds-stop")
+    one.wait_for_selector("#ds-send:enabled")
+    before = rounds(two)[-1][0]
+    two.wait_for_selector(f'.ds-round[data-round="{before + 3}"]')
+
+
+def test_a_closed_browser_frees_the_engine(visit, fake, fake_address):
+    page = visit(fake_address)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="3"]')
+    page.context.close()
+    assert until(lambda: fake.engine.num_active == 0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("   ", "message is empty"), ("x" * 100_000, "Start a new chat")], ids=["empty", "too long"]
+)
+def test_a_message_that_cannot_be_answered_is_explained(visit, fake_address, text, words):
+    page = visit(fake_address)
+    ask(page, text)
+    page.wait_for_selector(".ds-notice:not([hidden])")
+    assert words in page.inner_text(".ds-notice")
+    assert page.input_value("#ds-prompt textarea") == text
+    ask(page, "echo fine")
+    page.wait_for_selector('.ds-round[data-round="1"]')
+
+
+def test_crossed_bounds_are_explained_and_the_running_answer_keeps_its_own(visit, fake, fake_address):
+    fake.engine.pace_s = 0.1
+    page = visit(fake_address)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="2"]')
+    set_number(page, "#ds-l-max", 3)
+    page.wait_for_selector('.ds-round[data-lmax="3"]')
+    set_number(page, "#ds-l-min", 6)
+    page.wait_for_selector('.ds-schedule[data-level="error"]')
+    assert "l_min must not be above l_max" in page.inner_text(".ds-schedule")
+    last = rounds(page)[-1][0]
+    page.wait_for_selector(f'.ds-round[data-round="{last + 4}"]')
+    assert {l_max for index, _, l_max in rounds(page) if index > last} == {3}
+
+
+def test_presets_are_clipped_to_the_drafter_and_say_so(visit, fake_address):
+    page = visit(fake_address)
+    page.locator(".ds-preset").nth(1).click()
+    page.wait_for_function("document.querySelector('.ds-schedule').textContent.includes('γ = 7')")
+    time.sleep(1.0)  # the sliders' own echo comes later and must not wipe the note
+    assert "γ = 7" in page.inner_text(".ds-schedule")
+    values = [page.input_value(f"#ds-{name} input[type=number]") for name in ("l-min", "l-max", "threshold")]
+    assert values == ["5", "7", "0.6"]
+
+
+def test_tokens_explain_themselves_on_focus_and_the_keyboard_reaches_all(visit, fake_address, keep):
+    page = visit(fake_address)
+    set_number(page, "#ds-threshold", 0.6)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="8"]')
+    page.click("#ds-stop")
+    page.wait_for_selector("#ds-send:enabled")
+    page.focus('.ds-tok[data-at="2.0"]')
+    page.wait_for_selector("#ds-tip:not([hidden])")
+    tip = page.inner_text("#ds-tip")
+    for word in ("confidence c", "survival a", "draft probability", "target probability", "acceptance probability"):
+        assert word in tip
+    keep(page, "tooltip")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.at") == "2.1"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.at") == "3.1"
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.dataset.at") == "0.0"
+    assert "round 1, position 1" in page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert page.locator('.ds-tok[tabindex="0"]').count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.ds-ribbon') === null")
+
+
+def test_the_table_says_in_words_what_the_ribbon_colours(visit, fake_address):
+    page = visit(fake_address)
+    set_number(page, "#ds-threshold", 0.6)
+    ask(page, "tell me")
+    page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
+    page.click(".ds-table-card summary")
+    total = page.evaluate("window.dsparkPage.store.rounds.length")
+    assert page.locator(".ds-table-card tbody tr").count() == total
+    row = page.locator(".ds-table-card tbody tr").nth(2).inner_text()
+    line = page.locator('.ds-round[data-round="2"] .ds-tok[data-fate]')
+    for fate in {node.get_attribute("data-fate") for node in line.all()}:
+        assert fate in row
+
+
+def test_figures_and_charts_follow_the_answer(visit, fake, fake_address):
+    page = visit(fake_address)
+    page.wait_for_function(
+        "document.querySelector('[data-fig=plain] .ds-sub').textContent.startsWith('measured')", timeout=20_000
+    )
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-round[data-round="8"]')
+    page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
+    figures = page.evaluate("window.dsparkPage.store.figures")
+    assert f"{figures['tau']:.2f}" == page.inner_text("[data-fig=tau] .ds-big")
+    assert "×" in page.inner_text("[data-fig=ratio] .ds-big")
+    page.locator("[data-plot=rounds]").scroll_into_view_if_needed()
+    page.wait_for_function(
+        "document.querySelector('[data-plot=rounds]').data[0].x.length === dsparkPage.store.rounds.length"
+    )
+    plotted = page.evaluate("document.querySelector('[data-plot=rounds]').data.map((trace) => trace.x.length)")
+    assert plotted == [figures["rounds"]] * 4
+    assert page.evaluate("document.querySelector('[data-plot=block]').data[1].x.length") == 7
+    assert page.evaluate("document.querySelector('[data-plot=load]').data[0].y.length") > 0
+    runs = len(fake.engine.submitted)
+    page.click("[data-press]")
+    assert until(lambda: len(fake.engine.submitted) == runs + 2)
+
+
+def test_a_legend_key_hides_and_shows_its_fate(visit, fake_address):
+    page = visit(fake_address)
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-tok[data-fate="rejected"]')
+    page.click('.ds-key[data-key="rejected"]')
+    assert page.locator('.ds-tok[data-fate="rejected"]:visible').count() == 0
+    page.click('.ds-key[data-key="rejected"]')
+    assert page.locator('.ds-tok[data-fate="rejected"]:visible').count() > 0
+
+
+def test_lost_messages_are_healed_by_the_whole_trace(visit, fake_address):
+    page = visit(fake_address)
+    page.evaluate(
+        """() => {
+          const store = window.dsparkPage.store, take = store.receive.bind(store);
+          let count = 0;
+          store.receive = (json) => {
+            const part = json.includes('"kind": "answer"') && !json.includes('"full": true');
+            if (part) count += 1;
+            if (!part || count <= 3 || count >= 40) take(json);
+          };
+        }"""
+    )
+    ask(page, "tell me")
+    page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
+    total = page.evaluate("window.dsparkPage.store.rounds.length")
+    assert [index for index, _, _ in rounds(page)] == list(range(total))
+    assert page.locator(".ds-lost").count() == 0
+    assert page.inner_text(".ds-model .ds-said").strip() == page.evaluate("window.dsparkPage.store.text.trim()")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 360])
+def test_the_page_fits_and_is_kept_as_a_picture(visit, fake_address, keep, theme, width):
+    page = visit(fake_address, width=width, height=1000, theme=theme)
+    set_number(page, "#ds-threshold", 0.55)
+    ask(page, "tell me a story")
+    page.wait_for_selector('.ds-round[data-round="14"]')
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
+    page.click("#ds-stop")
+    page.wait_for_selector("#ds-send:enabled")
+    page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
+    time.sleep(0.5)
+    keep(page, f"page-{theme}-{width}")
+    too_wide = page.evaluate(
+        "[...document.querySelectorAll('.ds-panel *, #ds-controls *')].filter((n) => n.offsetParent"
+        " && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest('.ds-scroll, .ds-plot, .ds-earlier'))"
+        ".map((n) => n.outerHTML.slice(0, 80))"
+    )
+    assert too_wide == []
+
+
+def test_the_theme_button_switches_and_charts_follow(visit, fake_address):
+    page = visit(fake_address)
+    page.locator("[data-plot=load]").scroll_into_view_if_needed()
+    page.wait_for_selector("[data-plot=load] .main-svg")
+    before = page.evaluate("document.querySelector('[data-plot=load]').layout.font.color")
+    page.evaluate("document.querySelector('.ds-theme').click()")  # without scrolling the chart out of sight
+    page.wait_for_function(f"document.querySelector('[data-plot=load]').layout.font.color !== '{before}'")
+    page.reload()
+    page.wait_for_function("document.body.classList.contains('dark')")
+
+
+def test_a_model_that_cannot_be_opened_is_explained_and_can_be_tried_again(visit, serve):
+    tries = []
+
+    def opener(_progress):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ModelUnavailableError("There is no model 'nope'. Known models: smollm2-135m.")
+        return FakeSession(0.05)
+
+    page = visit(serve(opener, "nope"), ready=False)
+    page.wait_for_selector(".ds-notice:not([hidden])")
+    assert "There is no model 'nope'. Known models" in page.inner_text(".ds-notice")
+    assert page.is_disabled("#ds-send")
+    page.click("#ds-retry")
+    page.wait_for_selector("#ds-send:enabled")
+    assert not page.is_visible(".ds-notice")
+
+
+def test_the_page_is_up_while_the_model_loads(visit, serve):
+    go = threading.Event()
+
+    def opener(progress):
+        progress("fetching weights", 0.4)
+        go.wait(60)
+        return FakeSession(0.05)
+
+    page = visit(serve(opener), ready=False)
+    page.wait_for_selector(".ds-state-text:text('fetching weights')")
+    assert page.is_disabled("#ds-send")
+    assert page.evaluate("document.querySelector('.ds-progress').value") == pytest.approx(0.4)
+    go.set()
+    page.wait_for_selector("#ds-send:enabled")

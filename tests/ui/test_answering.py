@@ -1,0 +1,178 @@
+"""The handlers as direct calls meet them: nothing that is sent crashes, leaks or leaves the engine busy."""
+
+import json
+import math
+import time
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from tests.ui.fake_session import FakeSession
+from tests.ui.pages import in_a_loop
+from ui.answering import MAX_YIELDS_PER_S, Answering
+from ui.host import SessionHost
+from ui.layout import build_layout
+from ui.page import Wiring
+from ui.visitors import Visitors
+
+ME = SimpleNamespace(session_hash="me")
+CONTROLS = {
+    "system": "", "drafter": "dspark", "policy": "threshold", "l_min": 1, "l_max": 7, "threshold": 0.6,
+    "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
+}  # fmt: skip
+
+
+class Desk:
+    """Handlers over a scripted session, without a server."""
+
+    def __init__(self, pace_s=0.0):
+        self.session = FakeSession(pace_s)
+        self.host = SessionHost(lambda _: self.session, "fake")
+        self.visitors = Visitors()
+        in_a_loop(self._build)
+        self.answering = Answering(self.host, self.visitors, self.parts)
+        self.host._session = self.session
+
+    def _build(self):
+        with gr.Blocks(analytics_enabled=False):
+            self.parts = build_layout()
+            self.wiring = Wiring(self.host, self.visitors, self.parts, gr.Timer(1))
+
+    def send(self, prompt="tell me", history=(), request=ME, **changed):
+        controls = {**CONTROLS, **changed}
+        return self.answering.send(prompt, list(history), *controls.values(), request)
+
+    def notice(self, changes):
+        return json.loads(changes[self.parts.notice])
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def test_an_answer_streams_and_ends_with_its_history(desk):
+    yields = list(desk.send())
+    last = yields[-1]
+    assert [turn["role"] for turn in last[desk.parts.history]] == ["user", "assistant"]
+    assert json.loads(last[desk.parts.answer])["full"]
+    assert len(desk.visitors) == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"prompt": "  "}, "empty"),
+        ({"prompt": None}, "empty"),
+        ({"prompt": 7}, "must be text"),
+        ({"prompt": "x" * 100_000}, "Start a new chat"),
+        ({"l_min": 6, "l_max": 3}, "l_min must not be above l_max"),
+        ({"threshold": math.nan}, "threshold is nan"),
+        ({"policy": "nope"}, "nope"),
+        ({"policy": None}, "policy"),
+        ({"drafter": "nope"}, "nope"),
+        ({"drafter": ["dspark"]}, "drafter"),
+        ({"temperature": -1}, "temperature"),
+        ({"max_tokens": None}, "Max tokens is empty"),
+        ({"seed": "x"}, "seed"),
+        ({"system": {"a": 1}}, "system prompt"),
+    ],
+)
+def test_bad_input_is_answered_with_a_clear_word_and_the_engine_stays_idle(desk, sent, words):
+    changes = list(desk.send(**sent))
+    assert len(changes) == 1
+    message = desk.notice(changes[0])
+    assert message["level"] == "error"
+    assert words in message["text"]
+    assert desk.session.engine.submitted == []
+
+
+def test_before_the_model_is_ready_the_message_stays(desk):
+    desk.host._session = None
+    (changes,) = desk.send()
+    assert "not ready" in desk.notice(changes)["text"]
+    assert desk.parts.prompt not in changes
+
+
+def test_closing_the_generator_frees_the_engine_within_a_round():
+    desk = Desk(0.05)
+    answer = desk.send()
+    next(answer)
+    next(answer)
+    assert desk.session.engine.num_active == 1
+    answer.close()
+    time.sleep(0.3)
+    assert desk.session.engine.num_active == 0
+    assert len(desk.visitors) == 0
+
+
+def test_a_second_answer_of_the_same_visitor_is_refused_while_one_runs():
+    desk = Desk(0.05)
+    first = desk.send()
+    next(first)
+    (refused,) = desk.send("again")
+    assert "Press Stop first" in desk.notice(refused)["text"]
+    (stranger, *_) = desk.send("hello", request=SimpleNamespace(session_hash="you", x=1), max_tokens=1)
+    assert desk.parts.answer in stranger
+    first.close()
+
+
+def test_drawing_is_paced_and_loses_no_event():
+    desk = Desk(0.01)
+    begun = time.monotonic()
+    yields = list(desk.send(max_tokens=120))
+    seconds = time.monotonic() - begun
+    assert len(yields) <= seconds * MAX_YIELDS_PER_S + 3
+    last = json.loads(yields[-1][desk.parts.answer])
+    assert [part["i"] for part in last["rounds"]] == list(range(last["total"]))
+
+
+def test_an_engine_error_is_told_and_the_next_answer_runs(desk):
+    desk.session.engine.fail_at = 3
+    last = list(desk.send())[-1]
+    assert "scripted failure" in desk.notice(last)["text"]
+    desk.session.engine.fail_at = None
+    assert "error" not in str(desk.notice(next(iter(desk.send()))))
+
+
+def test_an_engine_that_is_full_says_so(desk):
+    desk.session.engine._max_active = 0
+    (changes,) = desk.send()
+    assert "Try again in a moment" in desk.notice(changes)["text"]
+
+
+def test_regenerate_drops_the_last_answer_and_needs_a_message(desk):
+    (nothing,) = desk.answering.regenerate([], *CONTROLS.values(), ME)
+    assert "no message" in desk.notice(nothing)["text"]
+    history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "old"}]
+    last = list(desk.answering.regenerate(history, *CONTROLS.values(), ME))[-1]
+    assert last[desk.parts.history][0] == history[0]
+    assert last[desk.parts.history][1]["content"] != "old"
+
+
+def test_sliders_steer_the_running_answer_and_refuse_what_is_crossed():
+    desk = Desk(0.05)
+    answer = desk.send()
+    next(answer)
+    note = json.loads(desk.wiring.reschedule("threshold", 0, 2, 0.1, ME))
+    assert note["level"] == "info"
+    assert "running answer" in note["text"]
+    crossed = json.loads(desk.wiring.reschedule("threshold", 5, 2, 0.1, ME))
+    assert crossed["level"] == "error"
+    unknown = json.loads(desk.wiring.reschedule("nope", 1, 2, 0.1, ME))
+    assert unknown["level"] == "error"
+    strangers = json.loads(desk.wiring.reschedule("threshold", 0, 1, 0.1, SimpleNamespace(session_hash="you")))
+    assert "next answer" in strangers["text"]
+    schedule = desk.session.engine.submitted[0].schedule
+    assert (schedule.l_min, schedule.l_max) == (0, 2)
+    answer.close()
+
+
+def test_status_is_plain_json_in_every_phase(desk):
+    desk.host._session = None
+    assert json.loads(desk.wiring.status())["phase"] == "loading"
+    desk.host._session = desk.session
+    status = json.loads(desk.wiring.status())
+    assert status["info"][3] == 7
+    assert status["load"][1] == "cpu"

@@ -1,0 +1,98 @@
+"""The session's host: opens in the background, says how far it is, measures plain decoding when idle."""
+
+import threading
+import time
+
+import pytest
+
+from dspark_core.errors import ResourceError
+from dspark_core.params import SamplingParams, ScheduleParams
+from tests.ui.fake_session import FakeSession
+from ui.host import BASELINE_TOKENS, SessionHost
+
+
+def until(check, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not check() and time.monotonic() < end:
+        time.sleep(0.01)
+    return check()
+
+
+@pytest.fixture
+def host():
+    hosts = []
+
+    def make(opener):
+        hosts.append(SessionHost(opener, "fake"))
+        hosts[-1].start()
+        return hosts[-1]
+
+    yield make
+    for made in hosts:
+        made.close()
+
+
+def test_progress_is_told_and_the_session_comes(host):
+    go = threading.Event()
+
+    def opener(progress):
+        progress("fetching", 0.5)
+        go.wait(5)
+        return FakeSession(0.0)
+
+    opening = host(opener)
+    assert until(lambda: opening.state.stage == "fetching")
+    assert opening.session is None
+    go.set()
+    assert until(lambda: opening.state.phase == "ready")
+    assert opening.session is not None
+
+
+def test_plain_decoding_is_measured_without_its_warm_up(host):
+    session = FakeSession(0.0)
+    ready = host(lambda _: session)
+    assert until(lambda: ready.baseline[0] is not None)
+    baseline, note = ready.baseline
+    assert note == ""
+    assert baseline.figures.tokens == BASELINE_TOKENS
+    assert baseline.figures.drafted == 0
+    assert [request[3] for request in session.requests] == ["none", "none"]
+
+
+def test_a_measurement_beside_another_answer_is_thrown_away_and_repeated(host):
+    session = FakeSession(0.02)
+    ready = host(lambda _: session)
+    assert until(lambda: session.engine.num_active == 1)
+    request = session.request(
+        [{"role": "user", "content": "x"}], SamplingParams(max_new_tokens=64), ScheduleParams(), "dspark"
+    )
+    answer = session.engine.submit(request)
+    assert until(lambda: "idle moment" in ready.baseline[1])
+    assert ready.baseline[0] is None
+    answer.cancel()
+    assert until(lambda: ready.baseline[0] is not None)
+
+
+def test_an_error_is_shown_and_opening_can_be_tried_again(host):
+    tries = []
+
+    def opener(_progress):
+        tries.append(1)
+        if len(tries) == 1:
+            raise ResourceError("The disk is full. Free 300 MB.")
+        return FakeSession(0.0)
+
+    opening = host(opener)
+    assert until(lambda: opening.state.phase == "failed")
+    assert opening.state.stage == "The disk is full. Free 300 MB."
+    opening.start()
+    assert until(lambda: opening.state.phase == "ready")
+
+
+def test_closing_gives_the_session_back():
+    session = FakeSession(0.0)
+    host = SessionHost(lambda _: session, "fake")
+    host.start()
+    assert until(lambda: host.session is not None)
+    host.close()
+    assert session.closed

@@ -1,0 +1,84 @@
+"""What visitors and direct calls may send: parameters come out, or an error that says what to do."""
+
+import math
+
+import pytest
+
+from dspark_core.errors import ParameterError
+from ui.inputs import MAX_CHARACTERS, read_prompt, read_sampling, read_schedule, read_text
+
+
+def test_whole_floats_count_as_whole_numbers():
+    schedule = read_schedule("threshold", 2.0, 5.0, 0.5)
+    assert (schedule.l_min, schedule.l_max) == (2, 5)
+    assert isinstance(schedule.l_min, int)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("threshold", 6, 3, 0.5),
+        ("threshold", -1, 3, 0.5),
+        ("threshold", 1, 65, 0.5),
+        ("threshold", 1.5, 3, 0.5),
+        ("threshold", None, 3, 0.5),
+        ("threshold", math.nan, 3, 0.5),
+        ("threshold", 1, math.inf, 0.5),
+        ("threshold", 1, 3, math.nan),
+        ("threshold", 1, 3, 1.01),
+        ("threshold", 1, 3, "0.5"),
+        ("threshold", True, 3, 0.5),
+        (None, 1, 3, 0.5),
+        ({"a": 1}, 1, 3, 0.5),
+        ("threshold", [1], 3, 0.5),
+    ],
+)
+def test_a_schedule_that_cannot_be_honoured_is_refused_by_name(values):
+    with pytest.raises(ParameterError) as caught:
+        read_schedule(*values)
+    assert len(str(caught.value)) > 20
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (-0.1, 1, 10, ""),
+        (math.nan, 1, 10, ""),
+        (None, 1, 10, ""),
+        (0, 0, 10, ""),
+        (0, 1.5, 10, ""),
+        (0, 1, 0, ""),
+        (0, 1, 1e9, ""),
+        (0, 1, 2.5, ""),
+        (0, 1, 10, "abc"),
+        (0, 1, 10, "-3"),
+        (0, 1, 10, "٣"),
+        (0, 1, 10, "9" * 30),
+        (0, 1, 10, "9" * 5000),
+        (0, 1, 10, math.nan),
+        ([], 1, 10, ""),
+    ],
+)
+def test_a_law_that_cannot_be_honoured_is_refused(values):
+    with pytest.raises(ParameterError):
+        read_sampling(*values)
+
+
+def test_the_seed_may_be_empty_or_as_large_as_the_engine_takes():
+    assert read_sampling(0, 1, 10, "").seed is None
+    assert read_sampling(0, 1, 10, None).seed is None
+    assert read_sampling(0, 1, 10, f" {2**63 - 1} ").seed == 2**63 - 1
+    assert read_sampling(0, 1, 10, 7.0).seed == 7
+
+
+@pytest.mark.parametrize("text", ["", "   \n\t", None])
+def test_an_empty_message_is_refused(text):
+    with pytest.raises(ParameterError, match="empty"):
+        read_prompt(text)
+
+
+def test_a_message_beyond_all_reason_is_refused_before_the_tokenizer_sees_it():
+    with pytest.raises(ParameterError, match="Shorten"):
+        read_prompt("x" * (MAX_CHARACTERS + 1))
+    with pytest.raises(ParameterError, match="must be text"):
+        read_text("The message", {"text": "x"})

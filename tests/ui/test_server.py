@@ -1,0 +1,75 @@
+"""Starting and serving: settings, closed doors, a taken port."""
+
+import re
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.ui.fake_session import FakeSession
+from tests.ui.pages import in_a_loop, served
+from ui import panels
+from ui.host import SessionHost
+from ui.page import build_page
+from ui.server import launch_options, serve
+from ui.settings import Settings, read_settings
+
+
+def test_settings_come_from_the_command_line_then_the_environment_then_defaults():
+    assert read_settings([], {}) == Settings()
+    env = {"DSPARK_MODEL": "m", "DSPARK_DEVICE": "cpu", "PORT": "8000", "GRADIO_SERVER_NAME": "0.0.0.0"}
+    assert read_settings([], env) == Settings("0.0.0.0", 8000, "m", device="cpu")
+    assert read_settings(["--port", "9000", "--model", "n"], env).port == 9000
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])
+def test_a_port_that_is_none_is_refused(port, capsys):
+    with pytest.raises(SystemExit):
+        read_settings(["--port", port], {})
+    assert "no port" in capsys.readouterr().err
+
+
+def test_a_taken_port_is_told_with_the_way_out():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        host = SessionHost(lambda _: FakeSession(), "fake")
+        with pytest.raises(SystemExit, match=rf"Port {port}.*--port {port + 1}"):
+            serve(in_a_loop(lambda: build_page(host)), host, Settings(port=port))
+    assert host.state.stage == "starting"
+
+
+def test_doors_that_the_page_does_not_need_are_closed():
+    options = launch_options("127.0.0.1", 7860)
+    assert not any(options[name] for name in ("share", "ssr_mode", "run_history", "enable_monitoring", "mcp_server"))
+    assert "allowed_paths" not in options
+
+
+def test_handlers_cannot_be_called_beside_the_queue_and_answers_never():
+    with served(lambda _: FakeSession(0.0)) as address, httpx.Client(base_url=address, timeout=20) as client:
+        config = client.get("config").json()
+        streaming = [part["id"] for part in config["dependencies"] if part["types"]["generator"]]
+        assert len(streaming) == 6
+        for number in streaming:
+            reply = client.post("gradio_api/run/predict", json={"fn_index": number, "data": [], "session_hash": "x"})
+            assert reply.status_code == 404
+        assert client.get("gradio_api/info").json()["named_endpoints"] == {}
+        assert client.get("monitoring").status_code in (403, 404)
+        for path in ("docs", "openapi.json", "dspark/static/../settings.py", "dspark/static/%2e%2e/settings.py"):
+            assert client.get(path).status_code == 404
+        assert client.get("dspark/plotly/plotly.min.js").status_code == 200
+        files = {"files": ("big.bin", b"0" * 100_000)}
+        assert client.post("gradio_api/upload", files=files).status_code >= 400
+
+
+def test_panels_are_constant_and_scripts_never_write_markup():
+    static = Path(panels.STATIC)
+    for page in static.glob("*.html"):
+        assert not re.search(r"\$\{|\{\{|`|\\|<script", page.read_text(encoding="utf-8")), page.name
+    for script in static.glob("*.js"):
+        text = script.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text)
+        assert not re.search(r"https?://", text), script.name
+    assert "https://" not in panels.page_css() + panels.page_head()

@@ -1,0 +1,77 @@
+"""Messages to the page: small, overlapping, complete at the end, inert."""
+
+import json
+
+from dspark_core.events import Finished
+from dspark_core.params import SamplingParams, ScheduleParams
+from dspark_core.telemetry import fold
+from tests.ui.fake_session import HOSTILE, FakeSession
+from ui.trace import OVERLAP_ROUNDS, Trace, to_json
+
+
+def events_of(text="tell me", tokens=120, drafter="dspark"):
+    session = FakeSession(0.0)
+    request = session.request(
+        [{"role": "user", "content": text}],
+        SamplingParams(max_new_tokens=tokens),
+        ScheduleParams(threshold=0.6),
+        drafter,
+    )
+    generation = session.engine.submit(request)
+    events = []
+    while not events or not isinstance(events[-1], Finished):
+        events.append(generation.next_event())
+    return events
+
+
+def messages_of(events, every=3):
+    trace, messages = Trace("a"), []
+    for number, event in enumerate(events):
+        trace.add(event)
+        if number % every == 0 or trace.finished:
+            messages.append(json.loads(trace.message()))
+    return messages
+
+
+def test_messages_carry_the_new_rounds_and_a_few_before_and_the_last_one_all():
+    events = events_of()
+    messages = messages_of(events)
+    total = len(events) - 2
+    assert [part["i"] for part in messages[-1]["rounds"]] == list(range(total))
+    assert messages[-1]["full"]
+    assert all(len(message["rounds"]) <= OVERLAP_ROUNDS + 3 for message in messages[:-1])
+    assert [message["seq"] for message in messages] == list(range(1, len(messages) + 1))
+
+
+def test_figures_are_telemetrys():
+    events = events_of()
+    figures = messages_of(events)[-1]["figures"]
+    summary = fold(events)
+    for name, value in figures.items():
+        assert value == getattr(summary, name)
+
+
+def test_rounds_joined_are_the_text_that_was_streamed():
+    events = events_of("hostile")
+    last = messages_of(events)[-1]
+    assert "".join(part["text"] for part in last["rounds"]) == last["text"] == events[-1].text
+    assert any(piece in last["text"] for piece in HOSTILE)
+
+
+def test_a_message_holds_no_markup_and_survives_the_way():
+    text = "<img src=x onerror=alert(1)>${1}`\u2028\ud800"
+    packed = to_json({"text": text})
+    assert "<" not in packed
+    assert packed.isascii()
+    assert json.loads(packed)["text"] == text
+
+
+def test_plain_decoding_has_rounds_without_drafts():
+    last = messages_of(events_of(drafter="none"))[-1]
+    assert last["prefilled"]["num_draft_tokens"] == 0
+    assert all(part["draft"] == [] for part in last["rounds"])
+    assert last["figures"]["acceptance_rate"] is None
+
+
+def test_a_seed_beyond_javascripts_numbers_arrives_whole():
+    assert messages_of(events_of())[-1]["prefilled"]["seed"] == str(2**62)
