@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 import torch
-from torch.nn import functional
 from torch import nn
+from torch.nn import functional
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
 ModuleType = TypeVar("ModuleType", bound=nn.Module)
