@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dspark_core.cache import ensure_model
+from dspark_core.drafters.vocabulary import write_draft_vocabulary
 from dspark_core.errors import ParameterError
 from dspark_core.modules.drafter import Drafter, parameter_count
 from dspark_core.training.batch import Sampler
@@ -62,25 +63,27 @@ def run(args: argparse.Namespace) -> int:
     _same_settings(args.work, settings)
     cache = _features(args.work, source, train, held_out, settings, reporter)
     common = commonest_tokens((c.ids for c in train), source.vocab_size, min(settings.common_tokens, source.vocab_size))
-    tables = (source.embedding.float(), source.lm_head.float())
-    trainer = _trainer(
-        args.work, settings, source, cache, tables, torch.tensor(common, device=tables[0].device), reporter
-    )
+    trainer = _trainer(args.work, settings, source, cache, common, reporter)
     reporter.say(f"{parameter_count(trainer.drafter):,} weights, stage {trainer.stage}, step {trainer.step}")
     trainer.run()
-    trainer.export(args.out)
-    write_training_record(args.out, settings, trainer, cache, _held_out_figures(trainer.drafter, cache, tables))
+    write_checkpoint(args.out, trainer, cache)
     reporter.say(f"wrote {args.out}")
     return 0
 
 
-def write_training_record(
-    out: Path, settings: TrainSettings, trainer: Trainer, cache: FeatureCache, held_out: dict[str, Any]
-) -> None:
+def write_checkpoint(out: Path, trainer: Trainer, cache: FeatureCache) -> None:
+    """Weights and config, the tokens that may be drafted (those of stage 2), and the record of the training."""
+    trainer.export(out)
+    write_draft_vocabulary(out, trainer.common.tolist())
+    figures = _held_out_figures(trainer.drafter, cache, (trainer.embedding, trainer.lm_head), trainer.common)
+    write_training_record(out, trainer, cache, figures)
+
+
+def write_training_record(out: Path, trainer: Trainer, cache: FeatureCache, held_out: dict[str, Any]) -> None:
     """`training.json` (settings, data, seconds, held-out figures) and `training_log.csv` beside the weights."""
     parts = {part: cache.sequences(part) for part in ("train", "validation")}
     record = {
-        "settings": settings.to_dict(),
+        "settings": trainer.settings.to_dict(),
         "data": {
             part: {
                 "conversations": len(found),
@@ -175,10 +178,11 @@ def _trainer(
     settings: TrainSettings,
     source: LlamaSource,
     cache: FeatureCache,
-    tables: tuple[Tensor, Tensor],
-    common: Tensor,
+    common: list[int],
     reporter: Reporter,
 ) -> Trainer:
+    tables = (source.embedding.float(), source.lm_head.float())
+    draft_ids = torch.tensor(common, device=tables[0].device)
     config = draft_config(
         source,
         layers=settings.layers,
@@ -198,16 +202,18 @@ def _trainer(
         drafter,
         sampler,
         tables,
-        common,
+        draft_ids,
         report=reporter.row,
-        validate=lambda current: _quick_figures(current, cache, tables),
+        validate=lambda current: _quick_figures(current, cache, tables, draft_ids),
     )
 
 
-def _quick_figures(drafter: Drafter, cache: FeatureCache, tables: tuple[Tensor, Tensor]) -> dict[str, Any]:
+def _quick_figures(
+    drafter: Drafter, cache: FeatureCache, tables: tuple[Tensor, Tensor], draft_ids: Tensor
+) -> dict[str, Any]:
     """Held-out figures on few sequences, for the log."""
     held_out = cache.sequences("validation")
-    evaluator = Evaluator(cache, tables)
+    evaluator = Evaluator(cache, tables, draft_ids=draft_ids)
     figures: dict[str, Any] = {"law_tau": evaluator.law(drafter, held_out[:16], stride=48)["expected_tau"]}
     greedy = [s for s in held_out if s.temperature <= GREEDY_TEMPERATURE][:4]
     if greedy:
@@ -215,9 +221,11 @@ def _quick_figures(drafter: Drafter, cache: FeatureCache, tables: tuple[Tensor, 
     return figures
 
 
-def _held_out_figures(drafter: Drafter, cache: FeatureCache, tables: tuple[Tensor, Tensor]) -> dict[str, Any]:
+def _held_out_figures(
+    drafter: Drafter, cache: FeatureCache, tables: tuple[Tensor, Tensor], draft_ids: Tensor
+) -> dict[str, Any]:
     held_out = cache.sequences("validation")
-    evaluator = Evaluator(cache, tables)
+    evaluator = Evaluator(cache, tables, draft_ids=draft_ids)
     figures: dict[str, Any] = {"law": evaluator.law(drafter, held_out)}
     greedy = [s for s in held_out if s.temperature <= GREEDY_TEMPERATURE]
     if greedy:

@@ -1,6 +1,6 @@
 """How good a drafter is on cached text: exact greedy rounds on greedy answers, and the acceptance law by position.
 
-Symbols: A anchors, L = γ predictions, V vocabulary. Everything is over the whole vocabulary.
+Symbols: A anchors, L = γ predictions, V vocabulary, D tokens that may be drafted (V without a draft vocabulary).
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,11 +77,22 @@ def walk(hits: Sequence[Sequence[bool]]) -> GreedyResult:
 
 
 class Evaluator:
-    """Measures drafters on one cache with the target's tables `embedding`, `lm_head` [V, H]."""
+    """Measures drafters on one cache with the target's tables `embedding`, `lm_head` [V, H].
 
-    def __init__(self, cache: FeatureCache, tables: tuple[Tensor, Tensor], *, autocast: bool = True) -> None:
-        self.cache, self.autocast = cache, autocast
+    `draft_ids` [D] are the only tokens ever drafted (a draft vocabulary); None: all.
+    """
+
+    def __init__(
+        self,
+        cache: FeatureCache,
+        tables: tuple[Tensor, Tensor],
+        *,
+        draft_ids: Tensor | None = None,
+        autocast: bool = True,
+    ) -> None:
+        self.cache, self.autocast, self.draft_ids = cache, autocast, draft_ids
         self.embedding, self.lm_head = tables
+        self._draft_head = self.lm_head if draft_ids is None else self.lm_head[draft_ids]
 
     def greedy(self, drafter: Drafter, sequences: Iterable[CachedSequence]) -> GreedyResult:
         """Pooled greedy rounds over greedy answers (an end token inside a block ends the text there)."""
@@ -100,7 +111,8 @@ class Evaluator:
         for first in range(0, len(anchors), _CHUNK):
             batch = self._batch(sequence, anchors[first : first + _CHUNK], drafter)
             logits, _ = self._logits(drafter, batch)
-            hits += (logits.argmax(-1) == batch.labels[0]).logical_and(batch.valid[0]).tolist()
+            drafted = logits.argmax(-1) if self.draft_ids is None else self.draft_ids[logits.argmax(-1)]
+            hits += (drafted == batch.labels[0]).logical_and(batch.valid[0]).tolist()
         return walk(hits)
 
     @torch.inference_mode()
@@ -133,12 +145,12 @@ class Evaluator:
         return collate(self.cache, [sequence], [anchors], drafter.config.block_size).to(self.embedding.device)
 
     def _logits(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Draft logits [A, L, V] with the true tokens before each position, and hidden states [A, L, H]."""
+        """Draft logits [A, L, D] with the true tokens before each position, and hidden states [A, L, H]."""
         with torch.autocast(self.embedding.device.type, torch.bfloat16, enabled=self.autocast):
             hidden = block_hidden(drafter, self.embedding, batch)[0]
-            logits = functional.linear(hidden, self.lm_head)
+            logits = functional.linear(hidden, self._draft_head)
             if drafter.markov_head is not None:
-                logits = logits + drafter.markov_head.bias(batch.prev_ids[0])
+                logits = logits + drafter.markov_head.bias(batch.prev_ids[0], self.draft_ids)
         return logits, hidden
 
     def _acceptance(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -146,7 +158,9 @@ class Evaluator:
         logits, hidden = self._logits(drafter, batch)
         with torch.autocast(self.embedding.device.type, torch.bfloat16, enabled=self.autocast):
             target = functional.linear(batch.target_hidden[0].to(hidden.dtype), self.lm_head)
-        difference = functional.softmax(logits.float(), -1) - functional.softmax(target.float(), -1)
+        difference = -functional.softmax(target.float(), -1)
+        where = torch.arange(len(self.lm_head), device=difference.device) if self.draft_ids is None else self.draft_ids
+        difference[..., where] += functional.softmax(logits.float(), -1)
         accept = (1 - 0.5 * difference.abs().sum(-1)).clamp(0, 1)
         confidence = torch.ones_like(accept)
         if drafter.confidence_head is not None:

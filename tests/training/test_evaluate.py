@@ -80,3 +80,18 @@ def test_law_figures_lie_within_their_bounds(tmp_path):
     )
     assert 1 <= figures["expected_tau"] <= 5
     assert all(0 <= a <= 1 for a in figures["acceptance"])
+
+
+def test_a_draft_vocabulary_of_all_tokens_changes_nothing_and_a_smaller_one_only_what_is_drafted(tmp_path):
+    source, cache = tiny_source(), tiny_cache(tmp_path)
+    torch.manual_seed(0)
+    drafter = Drafter(draft_config(source, layers=2, block_size=4, markov_rank=5, mask_token_id=3))
+    held_out, tables = cache.sequences("validation"), (source.embedding, source.lm_head)
+
+    def law(draft_ids):
+        return Evaluator(cache, tables, draft_ids=draft_ids, autocast=False).law(drafter, held_out, stride=1)
+
+    assert law(None) == law(torch.arange(len(source.lm_head)))
+    single = Evaluator(cache, tables, draft_ids=torch.tensor([2]), autocast=False).greedy(drafter, held_out)
+    ends = sum(int(cache.tokens(s)[-1] == 2) for s in held_out)
+    assert sum(single.accepted) <= ends  # token 2 is all it drafts, and it stands at the end alone
