@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,7 @@ def find_model(name: str) -> ModelEntry | Path:
     for entry in CATALOG:
         if entry.name == name:
             return entry
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # unlike Path.expanduser it leaves unknown homes alone
     if name and folder.is_dir():
         return folder
     if _HUB_ID.fullmatch(name):
