@@ -49,12 +49,12 @@ $(VENV)/installed-test: pyproject.toml $(if $(VENV_OK),,FORCE)
 
 # A virtual environment with a working pip, then the packages. Says what it does: the first time takes minutes.
 define install
-	@if [ -z "$(PYTHON)" ]; then \
-		echo "No Python 3.10 or newer was found, and the app needs one. Install it (python.org, or your system's"; \
-		echo "packages), or name yours: make run PYTHON=/path/to/python3"; exit 1; fi
 	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
-		echo "Creating $(VENV) with $$($(PYTHON) --version)"; \
-		$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); \
+		"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+			echo "No Python 3.10 or newer was found$(if $(PYTHON), as $(PYTHON)), and the app needs one. Install it"; \
+			echo "(python.org, or your system's packages), or name yours: make run PYTHON=/path/to/python3"; exit 1; }; \
+		echo "Creating $(VENV) with $$("$(PYTHON)" --version)"; \
+		"$(PYTHON)" -m venv --clear $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); \
 			echo "$(PYTHON) cannot create a virtual environment (Debian and Ubuntu ship that part apart)."; \
 			echo "Install it, for example with: sudo apt install python3-venv    Then repeat the command."; exit 1; }; fi
 	@echo "Installing the packages into $(VENV). The first time takes some minutes (torch is large)."
