@@ -128,7 +128,7 @@ def _worth_telling():
         path = Path(name)
         if len(path.parts) == 1 and not name.startswith("."):
             yield name
-        if path.parts[0] in ("dspark_core", "ui", "tests") and path.suffix == ".py":
+        if path.parts[0] in ("dspark_core", "ui") and path.suffix == ".py":
             yield path.parent.as_posix() + "/"
         if path.parent == Path("dspark_core") and path.suffix == ".py" and not path.name.startswith("__"):
             yield name

@@ -20,7 +20,7 @@ from dspark_core.errors import DSparkError, ParameterError
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.telemetry import Summary
 from tests import toy_session
-from tests.conftest import TINY_CONFIG, tiny_state
+from tests.conftest import TINY_CONFIG
 from tests.toy import FixedLoad, ToyTokenizer
 
 GREEDY = SamplingParams(max_new_tokens=20, seed=0)
@@ -154,7 +154,7 @@ def test_an_engine_lane_that_fails_says_so(monkeypatch, caplog):
 
 
 @pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory):
+def tiny_folder(tmp_path_factory, tiny_state):
     """The tiny random Llama of the other tests as a Hugging Face folder."""
     folder = tmp_path_factory.mktemp("tiny")
     save_file(tiny_state(), folder / "model.safetensors", metadata={"format": "pt"})
