@@ -10,7 +10,7 @@ from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.training import cache as cache_module
 from dspark_core.training.batch import Sampler, collate
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
-from tests.training.setup import HIDDEN, TAPS, conversations, tiny_cache, tiny_source
+from tests.training.setup import HIDDEN, TAPS, TARGET, conversations, target_state, tiny_cache, tiny_source
 
 
 def test_rows_are_the_targets_own(tmp_path):
@@ -25,11 +25,9 @@ def test_rows_are_the_targets_own(tmp_path):
 def test_taps_are_layer_outputs_and_the_final_state_is_after_the_norm():
     """Id k = hidden_states[k+1], and the final state is what the LM head reads."""
     transformers = pytest.importorskip("transformers")
-    from tests.conftest import TINY_CONFIG, tiny_state
-
-    config = transformers.LlamaConfig(**TINY_CONFIG)
+    config = transformers.LlamaConfig(**TARGET)
     model = transformers.LlamaForCausalLM(config)
-    model.load_state_dict(tiny_state() | {"lm_head.weight": tiny_state()["model.embed_tokens.weight"]})
+    model.load_state_dict(target_state() | {"lm_head.weight": target_state()["model.embed_tokens.weight"]})
     ids = torch.randint(0, 97, (2, 11), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         wanted = model(ids, output_hidden_states=True)

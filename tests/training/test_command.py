@@ -9,16 +9,15 @@ from safetensors.torch import save_file
 from dspark_core.checkpoint import load_drafter
 from dspark_core.errors import ModelUnavailableError, ParameterError
 from dspark_core.training.command import add_arguments, run
-from tests.conftest import TINY_CONFIG, tiny_state
-from tests.training.setup import conversations, write_jsonl
+from tests.training.setup import TARGET, conversations, target_state, write_jsonl
 
 
 @pytest.fixture
 def folder(tmp_path):
     target = tmp_path / "target"
     target.mkdir()
-    (target / "config.json").write_text(json.dumps(TINY_CONFIG))
-    save_file(tiny_state(), target / "model.safetensors")
+    (target / "config.json").write_text(json.dumps(TARGET))
+    save_file(target_state(), target / "model.safetensors")
     write_jsonl(tmp_path / "data.jsonl.gz", conversations(30))
     return tmp_path
 
