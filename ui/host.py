@@ -174,7 +174,7 @@ class SessionHost:
             self._wanted = wanted
 
     def _plain(self, session: SessionPort, tokens: int) -> Summary | None:
-        """Figures of a plain run; None when another answer ran beside it, which would falsify them."""
+        """Figures of a plain run; None when it was cut short, or another answer ran beside it and falsified them."""
         request = session.request(
             [{"role": "user", "content": BASELINE_PROMPT}],
             SamplingParams(temperature=0.0, max_new_tokens=tokens),
@@ -193,6 +193,6 @@ class SessionHost:
                 elif isinstance(event, Finished):
                     if event.finish_reason == "error":
                         raise DSparkError(event.detail)
-                    return fold(events)
+                    return None if event.finish_reason == "cancelled" else fold(events)
         finally:
             generation.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from dspark_core.params import MAX_NEW_TOKENS_LIMIT, PRESETS, ScheduleParams
+from dspark_core.params import PRESETS, ScheduleParams
 from ui.panels import feed, panel
 
 EXAMPLES = (
@@ -151,21 +151,21 @@ def _controls() -> dict[str, Any]:
             )
         with gr.Row(elem_classes=["ds-pair"]):
             l_min = gr.Slider(
-                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_min, step=1, precision=0, label="L_min", min_width=120,
+                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_min, step=1, label="L_min", min_width=120,
                 info="verify at least", elem_id="ds-l-min",
             )  # fmt: skip
             l_max = gr.Slider(
-                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_max, step=1, precision=0, label="L_max", min_width=120,
+                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_max, step=1, label="L_max", min_width=120,
                 info="verify at most", elem_id="ds-l-max",
             )  # fmt: skip
         with gr.Row(elem_classes=["ds-pair"]):
             threshold = gr.Slider(
-                0, 1, DEFAULT_SCHEDULE.threshold, step=0.01, label="Confidence threshold", min_width=120,
-                info="cut at the first c_k below it", elem_id="ds-threshold",
+                0, 1, DEFAULT_SCHEDULE.threshold, step=0.01, label="Threshold", min_width=120,
+                info="cut below it", elem_id="ds-threshold",
             )  # fmt: skip
             temperature = gr.Slider(
                 0, 2, 0, step=0.05, label="Temperature", min_width=120,
-                info="0 is greedy; next answer", elem_id="ds-temperature",
+                info="0 is greedy", elem_id="ds-temperature",
             )  # fmt: skip
         panel("schedule", elem_id="ds-schedule-panel")
         with gr.Accordion("More: top-p, length, seed, system prompt", open=False, elem_id="ds-more"):
@@ -174,8 +174,8 @@ def _controls() -> dict[str, Any]:
                     0.05, 1, 1, step=0.05, label="Top-p", min_width=120, info="1 keeps all", elem_id="ds-top-p"
                 )
                 max_tokens = gr.Slider(
-                    1, 1024, 256, step=1, precision=0, label="Max tokens", min_width=120,
-                    info=f"up to {MAX_NEW_TOKENS_LIMIT:,} in a direct request", elem_id="ds-max-tokens",
+                    1, 2048, 256, step=1, label="Max tokens", min_width=120, info="of an answer",
+                    elem_id="ds-max-tokens",
                 )  # fmt: skip
             seed = gr.Textbox(
                 label="Seed", placeholder="empty: a new one for each answer", max_lines=1, elem_id="ds-seed"

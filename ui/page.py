@@ -102,6 +102,7 @@ class Wiring:
             parts.schedule_note,
             trigger_mode="always_last",
             queue=False,
+            preprocess=False,  # a number half typed must meet our checks and words, not an exception of Gradio's
             **quiet,
         )
         for button, preset in zip(parts.presets, PRESETS, strict=True):
@@ -157,11 +158,14 @@ class Wiring:
 
     def reschedule(self, policy: str, l_min: float, l_max: float, threshold: float, request: gr.Request) -> str:
         """Steer the visitor's running answer; say what happened."""
+        visitor = visitor_of(request)
         try:
             schedule = read_schedule(policy, l_min, l_max, threshold)
-            running = self._visitors.update_schedule(visitor_of(request), schedule)
+            running = self._visitors.update_schedule(visitor, schedule)
         except DSparkError as error:
-            return _schedule_note("error", f"{error} The last valid schedule stays in force.")
+            running = self._visitors.running(visitor)
+            rest = "The running answer keeps its last schedule." if running else "Correct it before the next answer."
+            return _schedule_note("error", f"{error} {rest}")
         return _schedule_note("info", _described(schedule, running))
 
     def preset(self, preset: Preset, request: gr.Request) -> Changes:

@@ -333,6 +333,12 @@ def test_the_page_fits_and_is_kept_as_a_picture(visit, fake_address, keep, theme
     page.click("#ds-stop")
     page.wait_for_selector("#ds-send:enabled")
     page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
+    page.wait_for_function(
+        """() => ["block", "rounds", "load"].every((name) => {
+          const data = document.querySelector(`[data-plot=${name}]`).data;
+          return data && data[0].x.length > 0;
+        }) && document.querySelector("[data-plot=rounds]").data[0].x.length === dsparkPage.store.rounds.length"""
+    )
     time.sleep(0.5)
     keep(page, f"page-{theme}-{width}")
     too_wide = page.evaluate(

@@ -57,9 +57,9 @@ function blockFigure(store, colours) {
   const threshold = round?.policy === "threshold" ? round.threshold : null;
   const shapes = [];
   const annotations = [];
-  if (round) {
-    shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: gamma + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
-    if (round.verifyLen < gamma) annotations.push({ x: (round.verifyLen + gamma + 1) / 2, yref: "paper", y: 0.03, yanchor: "bottom", text: "not verified", showarrow: false, font: { size: 11, color: colours.muted } });
+  if (round && round.verifyLen < draft.length) {
+    shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: draft.length + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
+    annotations.push({ x: (round.verifyLen + draft.length + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: "not verified", showarrow: false, font: { size: 11, color: colours.muted } });
   }
   if (round && !confident) annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.95, text: "this drafter has no confidence head; shown: its probability", showarrow: false, font: { size: 11, color: colours.muted } });
   const value = confident ? (token) => token.confidence : (token) => token.draftProb;
@@ -88,11 +88,11 @@ function blockFigure(store, colours) {
   return { traces, words, layout: layout(colours, { x: { name: "position in the block", range: [0.5, gamma + 0.5], dtick: 1, showgrid: false }, y: { range: [0, 1.05], tickvals: [0, 0.25, 0.5, 0.75, 1] }, shapes, annotations }) };
 }
 
-const roundTraces = (colours) => [
+const roundTraces = (colours, many) => [
   { name: "L_max", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, showlegend: false, hoverinfo: "skip" },
   { name: "bounds", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, fill: "tonexty", fillcolor: colours.band, hovertemplate: "L_min %{y}<extra></extra>" },
-  { name: "accepted", x: [], y: [], type: "bar", marker: { color: fateColour("accepted"), opacity: 0.75 }, width: 0.62, hovertemplate: "round %{x}: accepted %{y}<extra></extra>" },
-  { name: "chosen ℓ", x: [], y: [], mode: "lines+markers", line: { width: 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: "round %{x}: ℓ %{y}<extra></extra>" },
+  { name: "accepted", x: [], y: [], type: "bar", marker: { color: fateColour("accepted"), opacity: many ? 1 : 0.75, line: { width: 0 } }, width: many ? 1 : 0.62, hovertemplate: "round %{x}: accepted %{y}<extra></extra>" },
+  { name: "chosen ℓ", x: [], y: [], mode: many ? "lines" : "lines+markers", line: { width: many ? 1.25 : 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: "round %{x}: ℓ %{y}<extra></extra>" },
 ];
 
 function roundColumns(rounds) {
@@ -176,7 +176,7 @@ export function mountCharts(root, store) {
       const fresh = store.rounds.slice(from).filter(Boolean);
       const columns = roundColumns(fresh);
       if (again) {
-        const traces = roundTraces(colours).map((trace, i) => ({ ...trace, x: columns.x[i], y: columns.y[i] }));
+        const traces = roundTraces(colours, fresh.length > 80).map((trace, i) => ({ ...trace, x: columns.x[i], y: columns.y[i] }));
         Plotly.react(this.box, traces, roundsLayout(store, colours), CONFIG);
       } else if (fresh.length) {
         Plotly.extendTraces(this.box, columns, [0, 1, 2, 3], WINDOW);

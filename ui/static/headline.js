@@ -33,7 +33,8 @@ export function mountHeadline(root, store, press) {
     const quotient = any && base && base.figures.tokens_per_s > 0 ? figures.tokens_per_s / base.figures.tokens_per_s : null;
     setText(ratio.big, quotient === null ? "–" : `${fixed(quotient)}×`);
     ratio.card.dataset.tone = quotient === null ? "" : quotient >= 1 ? "up" : "down";
-    const crowd = (status?.active ?? 0) > 1 && running ? `${status.active} answers share the engine` : "against plain decoding";
+    const same = store.prefilled?.num_draft_tokens === 0 ? "this answer is plain too" : "against plain decoding";
+    const crowd = (status?.active ?? 0) > 1 && running ? `${status.active} answers share the engine` : same;
     setText(ratio.sub, crowd);
     setText(tau.big, any ? fixed(figures.tau) : "–");
     setText(tau.sub, any ? `${count(figures.tokens)} tokens in ${count(figures.rounds)} rounds` : "accepted + 1");

@@ -22,14 +22,25 @@ export function showTip(anchor, fill) {
   fill(tip);
   tip.hidden = false;
   anchor.setAttribute("aria-describedby", "ds-tip");
-  const at = anchor.getBoundingClientRect();
-  const size = tip.getBoundingClientRect();
+  place();
+}
+
+function place() {
+  const at = owner.getBoundingClientRect();
+  const size = box.getBoundingClientRect();
   const room = document.documentElement.clientWidth;
   const left = Math.min(Math.max(8, at.left), Math.max(8, room - size.width - 8));
   const below = at.bottom + 6;
-  const top = below + size.height > window.innerHeight - 8 && at.top - size.height - 6 > 8 ? at.top - size.height - 6 : below;
-  tip.style.left = `${left}px`;
-  tip.style.top = `${top}px`;
+  const above = at.top - size.height - 6;
+  box.style.left = `${left}px`;
+  box.style.top = `${below + size.height > window.innerHeight - 8 && above > 8 ? above : below}px`;
+}
+
+// What is focused keeps its panel while the page moves under it; what is merely pointed at loses it.
+function follow() {
+  if (!owner) return;
+  if (owner.contains(document.activeElement)) place();
+  else hideTip();
 }
 
 export function hideTip(anchor) {
@@ -54,5 +65,5 @@ export function watchTips() {
   document.addEventListener("pointerout", leave);
   document.addEventListener("focusout", leave);
   document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
-  document.addEventListener("scroll", () => hideTip(), { capture: true, passive: true });
+  document.addEventListener("scroll", follow, { capture: true, passive: true });
 }
