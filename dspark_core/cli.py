@@ -19,6 +19,7 @@ from dspark_core.terminal import printable
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+FAILED = 1
 REFUSED = 2
 
 COMMANDS = {
@@ -46,9 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("dspark: interrupted.\n")
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more at its end: give it a place where that cannot fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return BROKEN_PIPE
+    except OSError as error:
+        sys.stderr.write(f"dspark: the system refused: {printable(str(error))}\n")
+        _discard_output()
+        return FAILED
+
+
+def _discard_output() -> None:
+    """Python flushes stdout once more at its end: give it a place where that cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _never_fail_to_encode() -> None:

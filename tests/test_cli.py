@@ -216,6 +216,17 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(mode):
     process.stderr.close()
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_a_full_disk_is_a_message_and_code_1():
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-c", TOY_PROGRAM, *INFER, "--max-new-tokens", "40"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
 def test_a_terminal_that_cannot_encode_gets_escapes_instead_of_an_error():
     process = _start(*INFER, "--max-new-tokens", "40", env=os.environ | {"PYTHONIOENCODING": "ascii"})
     output, error = process.communicate(timeout=60)
