@@ -168,6 +168,17 @@ def test_text_mode_on_a_terminal_is_harmless_and_ends_the_line(opened, monkeypat
     capsys.readouterr()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("smollm2_folder")
+def test_infer_answers_on_the_real_model(capsys):
+    words = ["infer", "--draft-model", "none", "--dtype", "float32", "--prompt", "Say hello.", "--max-new-tokens", "6"]
+    assert main([*words, "--json"]) == 0
+    finished = from_line(capsys.readouterr().out.splitlines()[-1])
+    assert finished.text.strip()
+    assert main(words) == 0
+    assert capsys.readouterr().out == finished.text
+
+
 TOY_PROGRAM = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
