@@ -22,6 +22,12 @@ def rounds(page):
     )
 
 
+def stop(page):
+    """Stops the answer if it still runs; on a busy machine it may be over."""
+    page.evaluate("document.querySelector('#ds-stop').click()")
+    page.wait_for_selector("#ds-send:enabled")
+
+
 def finished(page):
     return page.evaluate("Boolean(window.dsparkPage.store.finish)")
 
@@ -55,7 +61,7 @@ def test_every_fate_has_its_colour_and_its_mark(visit, fake_address, keep):
 
 
 def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake, fake_address, keep):
-    fake.engine.pace_s = 0.1
+    fake.engine.pace_s = 0.3
     page = visit(fake_address)
     set_number(page, "#ds-threshold", 0)
     ask(page, "tell me")
@@ -73,6 +79,7 @@ def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake,
 
 
 def test_stop_ends_the_answer_and_keeps_its_text(visit, fake, fake_address):
+    fake.engine.pace_s = 0.3
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="3"]')
@@ -112,6 +119,7 @@ def test_history_goes_to_the_model_and_new_chat_forgets_it(visit, fake, fake_add
 
 
 def test_a_new_chat_during_an_answer_ends_it_and_stays_empty(visit, fake, fake_address):
+    fake.engine.pace_s = 0.3
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="3"]')
@@ -182,6 +190,7 @@ def test_two_visitors_stream_at_once_and_share_nothing(visit, fake, fake_address
 
 
 def test_a_closed_browser_frees_the_engine(visit, fake, fake_address):
+    fake.engine.pace_s = 0.3
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="3"]')
@@ -203,7 +212,7 @@ def test_a_message_that_cannot_be_answered_is_explained(visit, fake_address, tex
 
 
 def test_crossed_bounds_are_explained_and_the_running_answer_keeps_its_own(visit, fake, fake_address):
-    fake.engine.pace_s = 0.1
+    fake.engine.pace_s = 0.3
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="2"]')
@@ -232,8 +241,7 @@ def test_tokens_explain_themselves_on_focus_and_the_keyboard_reaches_all(visit, 
     set_number(page, "#ds-threshold", 0.6)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="8"]')
-    page.click("#ds-stop")
-    page.wait_for_selector("#ds-send:enabled")
+    stop(page)
     page.focus('.ds-tok[data-at="2.0"]')
     page.wait_for_selector("#ds-tip:not([hidden])")
     tip = page.inner_text("#ds-tip")
@@ -290,6 +298,21 @@ def test_figures_and_charts_follow_the_answer(visit, fake, fake_address):
     assert until(lambda: len(fake.engine.submitted) == runs + 2)
 
 
+def test_ribbon_and_chat_stay_at_their_ends_until_the_reader_scrolls_up(visit, fake, fake_address):
+    fake.engine.pace_s = 0.15
+    page = visit(fake_address)
+    ask(page, "tell me")
+    gap = "(box) => box.scrollHeight - box.clientHeight - box.scrollTop"
+    for number in (20, 26):
+        page.wait_for_selector(f'.ds-round[data-round="{number}"]', state="attached")
+        time.sleep(0.3)
+        assert page.eval_on_selector(".ds-ribbon", gap) < 60
+        assert page.eval_on_selector(".ds-chat", gap) < 60
+    page.eval_on_selector(".ds-ribbon", "(box) => { box.scrollTop = 40; }")
+    page.wait_for_selector('.ds-round[data-round="32"]', state="attached")
+    assert page.eval_on_selector(".ds-ribbon", gap) > 100
+
+
 def test_a_legend_key_hides_and_shows_its_fate(visit, fake_address):
     page = visit(fake_address)
     ask(page, "tell me")
@@ -330,8 +353,7 @@ def test_the_page_fits_and_is_kept_as_a_picture(visit, fake_address, keep, theme
     page.wait_for_selector('.ds-round[data-round="14"]')
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
-    page.click("#ds-stop")
-    page.wait_for_selector("#ds-send:enabled")
+    stop(page)
     page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
     page.wait_for_function(
         """() => ["block", "rounds", "load"].every((name) => {

@@ -145,7 +145,8 @@ function loadNote(store) {
 // A chart draws when its key changed and it is in sight. Plotly is slow where there is no GPU: each pass is followed
 // by a rest of several times its own cost, so that drawing never crowds out the browser or, on one machine, the model.
 const REST_MS = 200;
-const REST_FACTOR = 6;
+const REST_FACTOR = 5;
+const LONGEST_REST_MS = 1000;
 
 export function mountCharts(root, store) {
   const note = root.querySelector("[data-load-note]");
@@ -210,7 +211,7 @@ export function mountCharts(root, store) {
         chart.drawn = key;
       }
       const cost = performance.now() - begun;
-      rested = performance.now() + Math.max(REST_MS, REST_FACTOR * cost);
+      rested = performance.now() + Math.min(LONGEST_REST_MS, Math.max(REST_MS, REST_FACTOR * cost));
     };
     let rested = 0;
     const request = () => {

@@ -1,5 +1,5 @@
 // The conversation, as plain text: finished turns from the server, and the running answer round by round.
-import { make, setText } from "./text.js";
+import { make, setText, stickToEnd } from "./text.js";
 
 const NAMES = { user: "You", assistant: "Model" };
 
@@ -34,11 +34,7 @@ export function mountChat(root, store) {
   let live = null; // the running answer's node
   let epoch = -1;
   let written = 0;
-  let follow = true;
-
-  box.addEventListener("scroll", () => {
-    follow = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
-  }, { passive: true });
+  const end = stickToEnd(box);
 
   const drawTurns = ({ chat }) => {
     if (chat === shown) return;
@@ -46,7 +42,7 @@ export function mountChat(root, store) {
     box.replaceChildren(...chat.turns.map(([role, text]) => turnNode(role, text)));
     if (chat.turns.length === 0) box.append(empty);
     live = null;
-    follow = true;
+    end.follows = true;
   };
 
   const drawLive = ({ chat, answer, rounds, text, running }) => {
@@ -71,6 +67,6 @@ export function mountChat(root, store) {
   store.listen((state) => {
     if (state.chat) drawTurns(state);
     drawLive(state);
-    if (follow) box.scrollTop = box.scrollHeight;
+    end.settle();
   });
 }

@@ -1,7 +1,7 @@
 // The token ribbon: one line a round, appended once and never drawn again; the tooltip is made on demand.
 import { markOf } from "./fates.js";
 import { hideTip, showTip } from "./tip.js";
-import { fixed, make, spoken, visible } from "./text.js";
+import { fixed, make, spoken, stickToEnd, visible } from "./text.js";
 
 const KEPT = 400; // lines in the document; earlier ones come back on request
 
@@ -83,7 +83,7 @@ export function mountRibbon(root, store) {
   let drawn = 0;
   let first = 0;
   let current = null;
-  let follow = true;
+  const end = stickToEnd(ribbon);
 
   const find = (node) => {
     const [round, position] = node.dataset.at.split(".").map(Number);
@@ -93,12 +93,21 @@ export function mountRibbon(root, store) {
     return { round: data, position, token };
   };
 
+  // The label is there when the focus arrives, so that a screen reader speaks it.
+  const label = (node) => {
+    const found = find(node);
+    if (!found) return;
+    const { round, position, token } = found;
+    const words = describe(token, round, position).slice(1).map((row) => row.join(" "));
+    const place = `round ${round.index + 1}, position ${position + 1}`;
+    node.setAttribute("aria-label", [spoken(token.text), token.fate, place, ...words].join(", "));
+  };
+
   const explain = (node) => {
     const found = find(node);
     if (!found) return;
     const { round, position, token } = found;
     const rows = describe(token, round, position);
-    node.setAttribute("aria-label", `${spoken(token.text)}, ${token.fate}, round ${round.index + 1}, position ${position + 1}, ${rows.slice(1).map((row) => row.join(" ")).join(", ")}`);
     showTip(node, (tip) => {
       const title = make("p", "ds-tip-title");
       const mark = make("span", "ds-mark", markOf(token.fate));
@@ -132,14 +141,12 @@ export function mountRibbon(root, store) {
   ribbon.addEventListener("focusin", (event) => {
     const node = event.target.closest(".ds-tok");
     if (!node) return;
+    label(node);
     focusToken(node);
     requestAnimationFrame(() => document.activeElement === node && explain(node)); // after the scroll that focus causes
   });
   ribbon.addEventListener("focusout", () => hideTip());
   ribbon.addEventListener("click", (event) => event.target.closest(".ds-tok")?.focus());
-  ribbon.addEventListener("scroll", () => {
-    follow = ribbon.scrollTop + ribbon.clientHeight >= ribbon.scrollHeight - 40;
-  }, { passive: true });
   ribbon.addEventListener("keydown", (event) => {
     const node = event.target.closest(".ds-tok");
     if (!node) return;
@@ -171,7 +178,7 @@ export function mountRibbon(root, store) {
     ribbon.replaceChildren();
     current = null;
     drawn = first = 0;
-    follow = true;
+    end.follows = true;
   };
 
   earlier.addEventListener("click", () => {
@@ -180,7 +187,7 @@ export function mountRibbon(root, store) {
     for (let i = from; i < first; i += 1) lines.append(store.rounds[i] ? roundNode(store.rounds[i]) : lostNode(i));
     ribbon.prepend(lines);
     first = from;
-    follow = false;
+    end.follows = false;
     showEarlier();
   });
 
@@ -211,12 +218,12 @@ export function mountRibbon(root, store) {
       const lines = document.createDocumentFragment();
       for (; drawn < rounds.length; drawn += 1) lines.append(rounds[drawn] ? roundNode(rounds[drawn]) : lostNode(drawn));
       ribbon.append(lines);
-      while (follow && drawn - first > KEPT + 100) {
+      while (end.follows && drawn - first > KEPT + 100) {
         for (let i = 0; i < 100; i += 1) ribbon.firstElementChild.remove();
         first += 100;
       }
       if (!current?.isConnected) focusToken(ribbon.querySelector(".ds-tok"));
-      if (follow) ribbon.scrollTop = ribbon.scrollHeight;
+      end.settle();
     }
     showEarlier();
     if (rounds.length === 0 && !empty.isConnected) ribbon.append(empty);

@@ -28,3 +28,33 @@ export const fixed = (value, digits = 2) => (value === null || value === undefin
 export const count = (value) => value.toLocaleString("en-GB").replaceAll(",", "\u202f");
 export const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 2 : 1);
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
+
+// Keeps a scrolling box at its end until the reader scrolls up; coming back to the end resumes. Growth of the content
+// also fires scroll events, so only a move upwards counts as the reader's.
+export function stickToEnd(box) {
+  let follow = true;
+  let last = 0;
+  const atEnd = () => box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
+  box.addEventListener("scroll", () => {
+    if (box.scrollTop < last - 2 && !atEnd()) follow = false;
+    else if (atEnd()) follow = true;
+    last = box.scrollTop;
+  }, { passive: true });
+  return {
+    get follows() {
+      return follow;
+    },
+    set follows(value) {
+      follow = value;
+    },
+    settle() {
+      if (!follow) return;
+      box.scrollTop = box.scrollHeight;
+      last = box.scrollTop;
+      requestAnimationFrame(() => {
+        if (follow) box.scrollTop = box.scrollHeight; // lines have got their true heights
+        last = box.scrollTop;
+      });
+    },
+  };
+}
