@@ -13,9 +13,7 @@ _DOWNLOAD_SHARE = 0.8  # of the progress bar; the rest is the conversion
 _HUB_MIN_BYTES = 300_000_000  # a hub download tells its size only when it runs
 
 
-def ensure_model(
-    name: str, progress: Progress | None = None, *, from_hub: bool = False, force: bool = False
-) -> Path:
+def ensure_model(name: str, progress: Progress | None = None, *, from_hub: bool = False, force: bool = False) -> Path:
     """The Hugging Face folder of the model ``name``; fetches and converts what is missing or cut off.
 
     Args:

@@ -284,9 +284,7 @@ class LlamaTarget:
             attended[rows] = self._attend_one(queries[rows], keys_values[:, :, rows], index, part)
         return attended.to(self.dtype)
 
-    def _attend_one(
-        self, queries: torch.Tensor, keys_values: torch.Tensor, index: int, part: _Part
-    ) -> torch.Tensor:
+    def _attend_one(self, queries: torch.Tensor, keys_values: torch.Tensor, index: int, part: _Part) -> torch.Tensor:
         """One request: queries [n, heads, D] over its slot, keys_values [2, kv_heads, n, D] stored first."""
         config = self.config
         count, kv_heads, size = part.count, config.num_kv_heads, config.head_dim
