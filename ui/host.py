@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from dspark_core.errors import DSparkError
@@ -19,6 +21,7 @@ BASELINE_PROMPT = "Explain in a few sentences why the sky is blue."
 BASELINE_WARM_UP_TOKENS = 8
 BASELINE_TOKENS = 64
 _IDLE_CHECK_S = 0.5
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,9 @@ class SessionHost:
         self._serve_baselines(session)
 
     def _fail(self, message: str) -> None:
+        shown = message.replace(f"{_ROOT}{os.sep}", "")  # visitors need not know where this lies on the server
         with self._wake:
-            self._state = HostState("failed", message)
+            self._state = HostState("failed", shown)
 
     def _serve_baselines(self, session: SessionPort) -> None:
         while True:

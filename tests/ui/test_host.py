@@ -2,10 +2,11 @@
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from dspark_core.errors import ResourceError
+from dspark_core.errors import CheckpointError, ResourceError
 from dspark_core.params import SamplingParams, ScheduleParams
 from tests.ui.fake_session import FakeSession
 from ui.host import BASELINE_TOKENS, SessionHost
@@ -87,6 +88,18 @@ def test_an_error_is_shown_and_opening_can_be_tried_again(host):
     assert opening.state.stage == "The disk is full. Free 300 MB."
     opening.start()
     assert until(lambda: opening.state.phase == "ready")
+
+
+def test_errors_do_not_tell_where_the_server_keeps_its_files(host):
+    root = Path(__file__).resolve().parents[2]
+
+    def opener(_progress):
+        raise CheckpointError(f"{root / 'dspark_core' / 'checkpoints'} holds no drafter.")
+
+    opening = host(opener)
+    assert until(lambda: opening.state.phase == "failed")
+    assert str(root) not in opening.state.stage
+    assert opening.state.stage.startswith("dspark_core")
 
 
 def test_closing_gives_the_session_back():
