@@ -11,6 +11,9 @@ from torch import Tensor
 
 from dspark_core.training.cache import CachedSequence, FeatureCache
 
+COOL_TEMPERATURE = 0.31  # answers at and below are nearly greedy, as most of what a visitor sees
+_WINDOW = 64  # sequences, sorted by length, that share a batch
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -48,20 +51,37 @@ class Batch:
 class Sampler:
     """Draws batches; what batch a step gets depends on the seed, the step and the finished sequences only."""
 
-    def __init__(self, cache: FeatureCache, sequences: list[CachedSequence], *, prompt_share: float = 0.0) -> None:
+    def __init__(
+        self,
+        cache: FeatureCache,
+        sequences: list[CachedSequence],
+        *,
+        prompt_share: float = 0.0,
+        cool_weight: float = 1.0,
+    ) -> None:
         usable = [s for s in sequences if s.length - s.prompt_length >= 1 and s.prompt_length >= 1]
         self.cache = cache
         self.sequences = sorted(usable, key=lambda s: (s.length, s.start))  # neighbours pad little
-        self._ends = np.cumsum([s.length for s in self.sequences])
         self.prompt_share = prompt_share
+        cool = [cool_weight if s.temperature <= COOL_TEMPERATURE else 1.0 for s in self.sequences]
+        self._weights = np.array([s.length * w for s, w in zip(self.sequences, cool, strict=True)])
+        self._ends = np.cumsum(self._weights)
 
     def draw(self, seed: int, *, sequences: int, anchors: int, length: int) -> Batch:
-        """A batch of neighbours in length; longer ones come more often, in proportion to their tokens."""
+        """A batch of `sequences` conversations with `anchors` each (fewer sequences when the data has no more)."""
         rng = np.random.default_rng(seed)
-        pivot = int(np.searchsorted(self._ends, rng.integers(self._ends[-1]), side="right"))
-        first = max(0, min(pivot - int(rng.integers(sequences)), len(self.sequences) - sequences))
-        chosen = self.sequences[first : first + sequences]
+        chosen = self.choose(rng, sequences)
         return collate(self.cache, chosen, [self._anchors(rng, s, anchors) for s in chosen], length)
+
+    def choose(self, rng: np.random.Generator, count: int) -> list[CachedSequence]:
+        """Different sequences of similar length, each drawn in proportion to its tokens (cool ones more often)."""
+        pivot = int(np.searchsorted(self._ends, rng.random() * self._ends[-1], side="right"))
+        first = max(0, min(pivot - _WINDOW // 2, len(self.sequences) - _WINDOW))
+        weights = self._weights[first : first + _WINDOW].copy()
+        weights[pivot - first] = 0
+        others = min(count - 1, int((weights > 0).sum()))
+        rest = rng.choice(len(weights), others, replace=False, p=weights / weights.sum()) if others else np.array([])
+        return [self.sequences[pivot], *(self.sequences[first + int(i)] for i in rest)]
 
     def _anchors(self, rng: np.random.Generator, sequence: CachedSequence, count: int) -> list[int]:
         """From the last prompt token (it predicts the first of the answer) to the last but one; few in the prompt."""

@@ -195,7 +195,7 @@ def _trainer(
     sequences = cache.sequences("train")
     sample = torch.cat([cache.rows(s)[0] for s in sequences[:8]]).to(tables[0].device)
     smart_start(drafter, source, sample, seed=settings.seed)
-    sampler = Sampler(cache, sequences, prompt_share=settings.prompt_share)
+    sampler = Sampler(cache, sequences, prompt_share=settings.prompt_share, cool_weight=settings.cool_weight)
     return Trainer(
         work,
         settings,

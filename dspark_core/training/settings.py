@@ -15,6 +15,7 @@ class TrainSettings:
     decide most of τ, for less time, and let a drafter run with fewer drafts than γ.
     `workers` batches are computed side by side, one thread each, and their gradients averaged into one step: on shared
     cores that is twice as fast as two threads inside every operation (each of which waits for the slower one).
+    `cool_weight`: how many times more often an answer of temperature 0.3 or less is drawn (greedy chat comes first).
     `batch_sequences` and `batch_predictions` are those of one worker.
     """
 
@@ -34,6 +35,7 @@ class TrainSettings:
     mask_token_id: int = 4
     common_tokens: int = 8192
     prompt_share: float = 0.1
+    cool_weight: float = 3.0
     stage1_rate: float = 2e-3
     stage2_rate: float = 1e-3
     table_rate: float = 2e-3

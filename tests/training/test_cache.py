@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
@@ -135,3 +136,22 @@ def test_anchors_begin_at_the_last_prompt_token(tmp_path):
         int(a) for seed in range(40) for a in sampler.draw(seed, sequences=1, anchors=4, length=2).anchors.flatten()
     }
     assert seen == set(range(sequence.prompt_length - 1, sequence.length - 1))
+
+
+def test_cool_answers_are_drawn_as_often_as_their_weight_says(tmp_path):
+    cache = tiny_cache(tmp_path)
+    for weight in (1.0, 5.0):
+        sampler = Sampler(cache, cache.sequences("train"), cool_weight=weight)
+        tokens = {s: s.length * (weight if s.temperature == 0 else 1) for s in sampler.sequences}
+        wanted = sum(n for s, n in tokens.items() if s.temperature == 0) / sum(tokens.values())
+        rng = np.random.default_rng(0)
+        drawn = [sampler.choose(rng, 1)[0].temperature == 0 for _ in range(2000)]
+        assert sum(drawn) / len(drawn) == pytest.approx(wanted, abs=0.05)
+
+
+def test_sequences_of_a_batch_differ(tmp_path):
+    cache = tiny_cache(tmp_path)
+    sampler = Sampler(cache, cache.sequences("train"))
+    chosen = sampler.choose(np.random.default_rng(1), 5)
+    assert len(set(chosen)) == 5
+    assert len(sampler.choose(np.random.default_rng(1), 100)) == 8  # all there are
