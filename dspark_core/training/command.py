@@ -13,8 +13,11 @@ from dspark_core.cache import ensure_model
 from dspark_core.drafters.vocabulary import write_draft_vocabulary
 from dspark_core.errors import ParameterError
 from dspark_core.modules.drafter import Drafter, parameter_count
+from dspark_core.target.llama import LlamaTarget
+from dspark_core.target.tokenizer import ChatTokenizer
 from dspark_core.training.batch import Sampler
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
+from dspark_core.training.chat_prompts import chat_prompts
 from dspark_core.training.data import Conversation, commonest_tokens, read_conversations, split
 from dspark_core.training.evaluate import GREEDY_TEMPERATURE, Evaluator
 from dspark_core.training.loop import LOG_NAME, Trainer
@@ -22,8 +25,10 @@ from dspark_core.training.progress import Reporter, write_compact_log
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.source import LlamaSource, load_source
 from dspark_core.training.start import TAPS_OF_30_LAYERS, draft_config, smart_start
+from dspark_core.training.synthesise import answer_greedily, stored_answers
 
 _SHOWN = TrainSettings()
+_ANSWER_TOKENS = 176
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage1-anchors", type=int, default=_SHOWN.stage1_anchors, help="default: %(default)s")
     parser.add_argument("--stage2-anchors", type=int, default=_SHOWN.stage2_anchors, help="default: %(default)s")
     parser.add_argument("--hours", type=float, help="end by the clock, at the latest")
+    parser.add_argument(
+        "--chat-prompts", type=int, default=0, metavar="N", help="also train on greedy answers to N plain prompts (0)"
+    )
     parser.add_argument("--threads", type=int, default=_SHOWN.workers, help="worker threads (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=_SHOWN.seed, help="default: %(default)s")
     parser.add_argument("--device", default="cpu", help="default: %(default)s")
@@ -59,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     reporter = Reporter()
     folder = args.target_path if args.target_path is not None else ensure_model(args.model)
     train, held_out = split(read_conversations(args.data), settings.held_out_share)
+    train += _own_answers(args, folder)
     source = load_source(folder, _taps(args, folder), args.device)
     _same_settings(args.work, settings)
     cache = _features(args.work, source, train, held_out, settings, reporter)
@@ -155,6 +164,25 @@ def _features(
         seed=settings.seed,
         report=reporter.cache,
     )
+
+
+def _own_answers(args: argparse.Namespace, folder: Path) -> list[Conversation]:
+    """Greedy answers of the target to the plain chat prompts, made once and kept in the work folder."""
+    if args.chat_prompts < 0:
+        raise ParameterError(f"--chat-prompts is {args.chat_prompts}; give 0 or more.")
+    if not args.chat_prompts:
+        return []
+
+    def make() -> list[Conversation]:
+        tokenizer = ChatTokenizer.load(folder)
+        target = LlamaTarget.load(
+            folder, dtype=torch.bfloat16, device=args.device, stop_token_ids=tokenizer.stop_token_ids
+        )
+        texts = chat_prompts(args.chat_prompts)
+        prompts = [tokenizer.encode_chat([{"role": "user", "content": text}]) for text in texts]
+        return answer_greedily(target, prompts, _ANSWER_TOKENS)
+
+    return stored_answers(args.work / f"answers-{args.chat_prompts}.jsonl.gz", make)
 
 
 def _same_settings(work: Path, settings: TrainSettings) -> None:
