@@ -22,7 +22,7 @@ from ui.ports import GenerationPort
 from ui.trace import Trace, to_json
 from ui.visitors import Visitors
 
-MAX_YIELDS_PER_S = 10.0
+MAX_YIELDS_PER_S = 8.0
 Turn = dict[str, str]
 Changes = dict[Any, Any]
 

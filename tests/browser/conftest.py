@@ -39,7 +39,9 @@ def chromium():
 @pytest.fixture(scope="module")
 def fake():
     """The scripted session behind `fake_address`: its pace, failures and requests can be set and read."""
-    return FakeSession(0.05)
+    session = FakeSession(0.05)
+    session.engine.plain_pace_s = 0.0
+    return session
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,7 @@ def set_number(page, selector, value):
     field = page.locator(f"{selector} input[type=number]")
     field.fill(str(value))
     field.press("Enter")
+    page.wait_for_timeout(300)  # Gradio takes a value over with a delay; a person is slower than that
 
 
 def until(check, seconds=10.0):

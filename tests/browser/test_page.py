@@ -35,7 +35,7 @@ def finished(page):
 @pytest.fixture(autouse=True)
 def calm(fake):
     """Every test starts with an idle engine at the usual pace."""
-    fake.engine.pace_s, fake.engine.fail_at = 0.05, None
+    fake.engine.pace_s, fake.engine.fail_at, fake.engine.patience = 0.05, None, 1
     yield
     for generation in list(fake.engine.active):
         generation.cancel()
@@ -61,7 +61,7 @@ def test_every_fate_has_its_colour_and_its_mark(visit, fake_address, keep):
 
 
 def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake, fake_address, keep):
-    fake.engine.pace_s = 0.3
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)
     set_number(page, "#ds-threshold", 0)
     ask(page, "tell me")
@@ -79,7 +79,7 @@ def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake,
 
 
 def test_stop_ends_the_answer_and_keeps_its_text(visit, fake, fake_address):
-    fake.engine.pace_s = 0.3
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="3"]')
@@ -119,7 +119,7 @@ def test_history_goes_to_the_model_and_new_chat_forgets_it(visit, fake, fake_add
 
 
 def test_a_new_chat_during_an_answer_ends_it_and_stays_empty(visit, fake, fake_address):
-    fake.engine.pace_s = 0.3
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="3"]')
@@ -168,7 +168,7 @@ def test_hostile_input_and_errors_are_shown_as_text(visit, fake, fake_address):
 
 
 def test_two_visitors_stream_at_once_and_share_nothing(visit, fake, fake_address):
-    fake.engine.pace_s = 0.3
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
     one, two = visit(fake_address), visit(fake_address)
     for page in (one, two):
         set_number(page, "#ds-threshold", 0)
@@ -190,7 +190,7 @@ def test_two_visitors_stream_at_once_and_share_nothing(visit, fake, fake_address
 
 
 def test_a_closed_browser_frees_the_engine(visit, fake, fake_address):
-    fake.engine.pace_s = 0.3
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="3"]')
@@ -212,7 +212,7 @@ def test_a_message_that_cannot_be_answered_is_explained(visit, fake_address, tex
 
 
 def test_crossed_bounds_are_explained_and_the_running_answer_keeps_its_own(visit, fake, fake_address):
-    fake.engine.pace_s = 0.3
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-round[data-round="2"]')
@@ -266,8 +266,9 @@ def test_the_table_says_in_words_what_the_ribbon_colours(visit, fake_address):
     ask(page, "tell me")
     page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
     page.click(".ds-table-card summary")
-    total = page.evaluate("window.dsparkPage.store.rounds.length")
-    assert page.locator(".ds-table-card tbody tr").count() == total
+    page.wait_for_function(
+        "document.querySelectorAll('.ds-table-card tbody tr').length === dsparkPage.store.rounds.length"
+    )
     row = page.locator(".ds-table-card tbody tr").nth(2).inner_text()
     line = page.locator('.ds-round[data-round="2"] .ds-tok[data-fate]')
     for fate in {node.get_attribute("data-fate") for node in line.all()}:
@@ -291,15 +292,19 @@ def test_figures_and_charts_follow_the_answer(visit, fake, fake_address):
     )
     plotted = page.evaluate("document.querySelector('[data-plot=rounds]').data.map((trace) => trace.x.length)")
     assert plotted == [figures["rounds"]] * 4
-    assert page.evaluate("document.querySelector('[data-plot=block]').data[1].x.length") == 7
-    assert page.evaluate("document.querySelector('[data-plot=load]').data[0].y.length") > 0
+    for name, points in (("block", "data[1].x.length === 7"), ("load", "data[0].y.length > 0")):
+        page.locator(f"[data-plot={name}]").scroll_into_view_if_needed()
+        page.wait_for_function(
+            f"document.querySelector('[data-plot={name}]').data && "
+            f"document.querySelector('[data-plot={name}]').{points}"
+        )
     runs = len(fake.engine.submitted)
     page.click("[data-press]")
     assert until(lambda: len(fake.engine.submitted) == runs + 2)
 
 
 def test_ribbon_and_chat_stay_at_their_ends_until_the_reader_scrolls_up(visit, fake, fake_address):
-    fake.engine.pace_s = 0.15
+    fake.engine.pace_s, fake.engine.patience = 0.15, 20
     page = visit(fake_address)
     ask(page, "tell me")
     gap = "(box) => box.scrollHeight - box.clientHeight - box.scrollTop"

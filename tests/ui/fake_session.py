@@ -124,10 +124,11 @@ class FakeGeneration:
             )
         )
         text, ids, rounds, reason, detail, position = "", [], 0, "length", "token limit", 0
-        limit = self.request.sampling.max_new_tokens
+        limit = self.request.sampling.max_new_tokens * (self._engine.patience if gamma else 1)
+        pace_s = self._engine.pace_s if gamma or self._engine.plain_pace_s is None else self._engine.plain_pace_s
         started = time.perf_counter()
         while len(ids) < limit:
-            if self.cancelled.wait(self._engine.pace_s):
+            if self.cancelled.wait(pace_s):
                 reason, detail = "cancelled", "stopped by request"
                 break
             if self._engine.fail_at == rounds:
@@ -227,7 +228,9 @@ class FakeEngine:
     def __init__(self, info, pace_s, *, gpu=False, max_active=16):
         self.info = info
         self.pace_s = pace_s
+        self.plain_pace_s = None  # of plain decoding, where it shall differ
         self.fail_at = None
+        self.patience = 1  # answers are so many times longer than asked: for tests that need one that still runs
         self.policies = info.policies
         self.load_sensor = FakeSensor(gpu=gpu)
         self.active = []

@@ -24,15 +24,18 @@ export const loadOf = ([source, kind, utilisation, memoryUsed, memoryTotal, powe
 });
 
 const LOAD_SAMPLES = 240;
+const LONGEST_REST_MS = 600;
 
 export class Store {
   constructor() {
     this.listeners = [];
     this.scheduled = false;
+    this.rested = 0;
     this.status = null;
     this.notice = null;
     this.schedule = null;
     this.loads = [];
+    this.closed = new Set();
     this.chat = null;
     this.forget();
   }
@@ -51,6 +54,12 @@ export class Store {
     this.seq = 0;
   }
 
+  // A new chat: what still comes from the answer that ran is not shown any more.
+  close() {
+    if (this.answer !== null) this.closed.add(this.answer);
+    this.forget();
+  }
+
   listen(draw) {
     this.listeners.push(draw);
     this.changed();
@@ -64,11 +73,12 @@ export class Store {
     else if (message.kind === "chat") this.chat = message;
     else if (message.kind === "notice") this.notice = message;
     else if (message.kind === "schedule") this.reduceSchedule(message);
-    else if (message.kind === "forget") this.forget();
+    else if (message.kind === "forget") this.close();
     this.changed();
   }
 
   reduceAnswer(message) {
+    if (this.closed.has(message.answer)) return;
     if (message.answer !== this.answer) {
       this.forget();
       this.answer = message.answer;
@@ -111,12 +121,25 @@ export class Store {
     if (!echo) this.schedule = message; // the sliders' own echo must not wipe a preset's note
   }
 
+  // Draws in the next frame, then rests twice as long as drawing and painting took: where there is no GPU, or the
+  // model runs on the same machine, the page must not take the time that it shows.
   changed() {
     if (this.scheduled) return;
     this.scheduled = true;
+    const wait = this.rested - performance.now();
+    if (wait > 0) setTimeout(() => this.drawNextFrame(), wait);
+    else this.drawNextFrame();
+  }
+
+  drawNextFrame() {
     requestAnimationFrame(() => {
+      const begun = performance.now();
       this.scheduled = false;
       for (const draw of this.listeners) draw(this);
+      setTimeout(() => {
+        const now = performance.now(); // after the paint
+        this.rested = now + Math.min(LONGEST_REST_MS, 2 * (now - begun));
+      });
     });
   }
 }
