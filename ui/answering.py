@@ -7,6 +7,7 @@ draw at most `MAX_YIELDS_PER_S` times a second. When the browser goes away, Grad
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from ui.ports import GenerationPort
 from ui.trace import Trace, to_json
 from ui.visitors import Visitors
 
+_LOG = logging.getLogger(__name__)
 MAX_YIELDS_PER_S = 8.0
 Turn = dict[str, str]
 Changes = dict[Any, Any]
@@ -30,6 +32,14 @@ Changes = dict[Any, Any]
 def notice(level: str, text: str) -> str:
     """A message for the notice panel: level "error", "info" or "none"."""
     return to_json({"kind": "notice", "level": level, "text": text, "id": secrets.token_hex(4)})
+
+
+def told(error: Exception) -> str:
+    """What the visitor reads about ``error``: our own errors as they are, others as a fault of ours, with a log."""
+    if isinstance(error, DSparkError):
+        return str(error)
+    _LOG.error("A request failed before its answer began.", exc_info=error)
+    return f"The server failed ({type(error).__name__}); its log has the details. Your message stays; try again."
 
 
 def visitor_of(request: gr.Request) -> str:
@@ -61,8 +71,8 @@ class Answering:
         try:
             turns = [*history, {"role": "user", "content": read_prompt(prompt)}]
             generation = self._begin(turns, controls, visitor)
-        except DSparkError as error:
-            yield {self._parts.notice: notice("error", str(error))}
+        except Exception as error:
+            yield {self._parts.notice: notice("error", told(error))}
             return
         yield from self._stream(generation, turns, visitor, {self._parts.prompt: ""})
 
@@ -78,8 +88,8 @@ class Answering:
             if not turns:
                 raise ParameterError("There is no message to answer again. Send one first.")
             generation = self._begin(turns, controls, visitor)
-        except DSparkError as error:
-            yield {self._parts.notice: notice("error", str(error))}
+        except Exception as error:
+            yield {self._parts.notice: notice("error", told(error))}
             return
         yield from self._stream(generation, turns, visitor, {})
 

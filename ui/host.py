@@ -160,7 +160,9 @@ class SessionHost:
         try:
             warm = self._plain(session, BASELINE_WARM_UP_TOKENS)
             figures = None if warm is None else self._plain(session, BASELINE_TOKENS)
-        except DSparkError as error:
+        except Exception as error:  # the page stands without a baseline, and says why there is none
+            if not isinstance(error, DSparkError):
+                _LOG.exception("Measuring plain decoding failed.")
             self._note(f"could not be measured: {error}", wanted=False)
             return
         if figures is None:

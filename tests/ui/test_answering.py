@@ -136,6 +136,16 @@ def test_an_engine_error_is_told_and_the_next_answer_runs(desk):
     assert "error" not in str(desk.notice(next(iter(desk.send()))))
 
 
+def test_a_fault_of_ours_is_told_without_its_inside(desk, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(desk.session, "request", broken)
+    (changes,) = desk.send()
+    assert "RuntimeError" in desk.notice(changes)["text"]
+    assert "secret" not in desk.notice(changes)["text"]
+
+
 def test_an_engine_that_is_full_says_so(desk):
     desk.session.engine._max_active = 0
     (changes,) = desk.send()

@@ -102,6 +102,21 @@ def test_errors_do_not_tell_where_the_server_keeps_its_files(host):
     assert opening.state.stage.startswith("dspark_core")
 
 
+def test_a_baseline_that_fails_is_said_and_can_be_asked_for_again(host, monkeypatch):
+    session = FakeSession(0.0)
+    request = session.request
+
+    def broken(*_):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(session, "request", broken)
+    ready = host(lambda _: session)
+    assert until(lambda: "no luck" in ready.baseline[1])
+    monkeypatch.setattr(session, "request", request)
+    ready.want_baseline()
+    assert until(lambda: ready.baseline[0] is not None)
+
+
 def test_closing_gives_the_session_back():
     session = FakeSession(0.0)
     host = SessionHost(lambda _: session, "fake")
