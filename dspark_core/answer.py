@@ -50,6 +50,7 @@ class Answer:
         self.round_s = 0.0
         self.prefill_s = 0.0
         self.ending: Ending | None = None
+        self.failure: Exception | None = None  # what went wrong in this answer's own part of a round
         self._stop_token_ids = stop_token_ids
         self._stream = TextStream(tokenizer.token_bytes, request.sampling.stop)
         self._released = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dspark_core.errors import DSparkError
 from dspark_core.events import Event, Finished
 from dspark_core.loading import Session, open_session
 from dspark_core.params import SamplingParams, ScheduleParams
@@ -46,10 +47,15 @@ class DSpark:
             prompt: the user's text, or messages with role and content.
             max_length: most new tokens.
             sampling: further fields of `SamplingParams` (temperature, top_p, seed, stop, …); greedy by default.
+
+        Raises:
+            DSparkError: the request is refused, or something failed before the answer was finished.
         """
         *_, last = self.stream(prompt, max_length, **sampling)
         if not isinstance(last, Finished):
             raise RuntimeError("The stream of events ended without its last one.")
+        if last.finish_reason == "error":
+            raise DSparkError(f"The answer was not finished: {last.detail}. It had got to: {last.text!r}")
         return last.text
 
     def stream(

@@ -11,11 +11,10 @@ from types import TracebackType
 import torch
 
 from dspark_core.answer import Answer, Ending
-from dspark_core.decode_loop import DecodeLoop, failed
+from dspark_core.decode_loop import DecodeLoop, check_schedule, failed
 from dspark_core.errors import ResourceError
 from dspark_core.events import Event, Finished
 from dspark_core.params import GenerationRequest, ScheduleParams
-from dspark_core.scheduling import policy_named
 from dspark_core.scheduling.load import LoadSensor
 
 _LOG = logging.getLogger(__name__)
@@ -38,8 +37,8 @@ class Generation:
         self._started = False  # the prompt is read and `Prefilled` sent
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
-        """Bounds, threshold and policy of the rounds that have not begun. Raises ParameterError (unknown policy)."""
-        policy_named(schedule.policy)
+        """Bounds, threshold and policy of the rounds that have not begun. Raises ParameterError as `submit` does."""
+        check_schedule(schedule, self._answer.drafter)
         self._answer.schedule = schedule
 
     def cancel(self) -> None:
@@ -174,12 +173,15 @@ class Engine:
             self._fail(generations, error)
             return
         for generation, event in zip(generations, rounds, strict=True):
+            if event is None:
+                self._fail([generation], generation._answer.failure or RuntimeError("no reason is known"))
+                continue
             generation._events.put(event)
             if generation._answer.ending is not None:
                 self._end(generation, generation._answer.ending)
 
     def _fail(self, generations: list[Generation], error: Exception) -> None:
-        _LOG.exception("A round failed; the answers in it end with an error, the engine goes on.")
+        _LOG.error("A round failed; its answers end with an error, the engine goes on.", exc_info=error)
         for generation in generations:
             self._leave(generation, failed(generation._answer, error))
 

@@ -17,5 +17,9 @@ class CheckpointError(DSparkError):
     """A drafter checkpoint has an unknown layout, a wrong shape or does not fit the target."""
 
 
+class NumericsError(DSparkError, ArithmeticError):
+    """A model computed values that are not finite numbers: nothing may be decided from them."""
+
+
 class ResourceError(DSparkError):
     """A limit of the machine or of the engine is reached: disk, memory, device, number of requests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,7 +166,9 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
     drafters: dict[str, Drafter] = {"none": NoneDrafter()}
     folder = _checkpoint_folder(model, draft_model)
     if folder is not None:
-        loaded = load_drafter(folder, dtype=target.dtype, device=target.device)
+        # Sums over the tapped layers leave float16's range, so a float16 target gets a float32 drafter.
+        dtype = torch.float32 if target.dtype == torch.float16 else target.dtype
+        loaded = load_drafter(folder, dtype=dtype, device=target.device)
         vocabulary = read_draft_vocabulary(folder, target.vocab_size)
         drafters = {
             "dspark": DSparkDrafter(loaded, target, "dspark", draft_vocabulary=vocabulary),
@@ -181,13 +184,12 @@ def _checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | Non
     if draft_model == "auto":
         name = model.drafter if isinstance(model, ModelEntry) else ""
         return CHECKPOINTS / name if name else None
-    shipped = CHECKPOINTS / draft_model
-    folder = shipped if shipped.is_dir() else Path(draft_model).expanduser()
-    if not folder.is_dir():
-        names = ", ".join(sorted(path.name for path in CHECKPOINTS.iterdir() if (path / "config.json").is_file()))
+    names = sorted(path.name for path in CHECKPOINTS.glob("*") if (path / "config.json").is_file())
+    folder = CHECKPOINTS / draft_model if draft_model in names else Path(os.path.expanduser(draft_model))
+    if not draft_model or not folder.is_dir():
         raise ModelUnavailableError(
             f"There is no drafter {draft_model!r}. Say 'auto', 'none', a folder with config.json and "
-            f"model.safetensors, or one of the shipped ones: {names or 'none ships'}."
+            f"model.safetensors, or one of the shipped ones: {', '.join(names) or 'none ships'}."
         )
     return folder
 
@@ -195,7 +197,8 @@ def _checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | Non
 def choose_device(device: str) -> torch.device:
     """The torch device of that name; "auto" takes CUDA if there is one. Raises ParameterError, ResourceError."""
     kind, _, number = device.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (number and (kind != "cuda" or not number.isdigit())):
+    plain_number = number.isascii() and number.isdigit() and len(number) < 4
+    if kind not in ("auto", "cpu", "cuda") or (":" in device and (kind != "cuda" or not plain_number)):
         raise ParameterError(f"device is {device!r}; say auto, cpu, cuda or cuda:0, cuda:1, …")
     if device == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

@@ -5,11 +5,13 @@ Symbols: n rows, V vocabulary (or K candidates: the functions do not care).
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Protocol
 
 import torch
 
+from dspark_core.errors import NumericsError
 from dspark_core.params import SamplingParams
 
 _NUCLEUS_CANDIDATES = 1024  # sorting all 49,152 entries costs far more than taking the top ones first
@@ -35,6 +37,8 @@ class SeededDice:
         """Inverse CDF in float64: the first index whose cumulative mass exceeds the uniform share of the total."""
         cumulative = probs.detach().to("cpu", torch.float64).cumsum(0)
         total = cumulative[-1]
+        if not 0 < total < torch.inf:
+            raise NumericsError(f"A law of total mass {float(total)} cannot be drawn from; the weights are damaged.")
         point = self._random.random() * total
         index = int(torch.searchsorted(cumulative, point, right=True))
         # Rounding can lift the point to the total itself: the last index that carries mass is meant then.
@@ -42,6 +46,8 @@ class SeededDice:
 
     def accept(self, probability: float) -> tuple[bool, float | None]:
         """Compare one uniform number in [0, 1) with ``probability``; nothing is drawn for 0 and 1."""
+        if math.isnan(probability):
+            raise NumericsError("An acceptance probability is not a number; the drafter's law is damaged.")
         if probability <= 0.0:
             return False, None
         if probability >= 1.0:
@@ -59,11 +65,19 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
     Returns:
         [n, V] probabilities, each row summing to 1; one-hot rows on the first most likely token when greedy.
+
+    Raises:
+        NumericsError: a row's largest logit is not a finite number, so there is no law to draw from.
     """
     wide = logits if logits.dtype == torch.float64 else logits.float()
+    largest, most_likely = wide.max(-1, keepdim=True)  # a NaN anywhere in a row makes its maximum NaN
+    if not bool(largest.isfinite().all()):
+        raise NumericsError(
+            "The logits hold values that are not finite numbers, so no token can be drawn from them. "
+            "Use dtype float32 or bfloat16; if that does not help, the weights are damaged: fetch them again."
+        )
     if params.greedy:
-        one_hot = torch.zeros_like(wide)
-        return one_hot.scatter_(-1, wide.argmax(-1, keepdim=True), 1.0)
+        return torch.zeros_like(wide).scatter_(-1, most_likely, 1.0)
     scaled = wide / params.temperature
     if 0 < params.top_k < scaled.shape[-1]:
         last_kept = scaled.topk(params.top_k, dim=-1).values[..., -1:]

@@ -3,8 +3,9 @@
 import pytest
 
 from dspark_core import DSpark
-from dspark_core.errors import ModelUnavailableError, ParameterError
+from dspark_core.errors import DSparkError, ModelUnavailableError, ParameterError
 from dspark_core.events import DecodeRound, Prefilled
+from dspark_core.loading import choose_device
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +58,25 @@ def test_unknown_models_are_refused_by_name(options, says):
 def test_unknown_devices_and_types_are_refused(options):
     with pytest.raises(ParameterError):
         DSpark(**options)
+
+
+def test_a_failure_is_raised_not_returned_as_a_short_answer(dspark, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("out of ink")
+
+    monkeypatch.setattr(dspark.session.target, "lm_head", broken)
+    monkeypatch.setattr(dspark.session.drafters["dspark"], "draft_block", broken)
+    with pytest.raises(DSparkError, match="out of ink"):
+        dspark.generate("Hi", 8)
+
+
+@pytest.mark.parametrize("device", ["cuda:²", "cuda:" + "9" * 5000, "cuda:", "cpu:0", ""])
+def test_device_names_that_are_no_device_are_refused(device):
+    with pytest.raises(ParameterError):
+        choose_device(device)
+
+
+@pytest.mark.parametrize("name", ["", "..", ".", "~nosuchuser/x"])
+def test_draft_model_names_never_resolve_inside_the_package(name):
+    with pytest.raises(DSparkError):
+        DSpark(draft_model=name)

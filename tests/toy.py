@@ -105,6 +105,7 @@ class TableDrafter:
     """Draft laws and confidences from tables; checks that it is told exactly the tokens of the target's cache."""
 
     note = ""
+    has_confidence = True
     tapped_layers = (0, 2)
 
     def __init__(self, vocab_size: int = NUM_TOKENS, num_draft_tokens: int = 2, name: str = "table") -> None:

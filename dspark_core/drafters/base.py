@@ -53,6 +53,7 @@ class Drafter(Protocol):
     note: str  # what a reader should know ('' if nothing), shown on screen
     num_draft_tokens: int  # γ; 0 drafts nothing: plain decoding
     tapped_layers: tuple[int, ...]  # layer ids whose outputs it wants as features
+    has_confidence: bool  # whether its drafts come with confidences
 
     def open(self, capacity: int) -> DrafterState:
         """State for a new request of at most ``capacity`` tokens."""

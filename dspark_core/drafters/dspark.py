@@ -15,6 +15,7 @@ import torch
 
 from dspark_core.checkpoint import LoadedDrafter
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.errors import NumericsError, ResourceError
 from dspark_core.modules.backbone import KeysValues
 from dspark_core.modules.confidence import ConfidenceHead
 from dspark_core.modules.drafter import Drafter as DraftModel
@@ -60,18 +61,24 @@ class DSparkDrafter:
         self.tapped_layers = config.target_layer_ids
         self.model = pack_linears(model, skip=("markov_head", "confidence_head"))
         self.target = target
-        self._embed = target.embed if loaded.embed_tokens is None else partial(_rows, loaded.embed_tokens)
-        self._lm_head = target.lm_head if loaded.lm_head is None else make_linear(loaded.lm_head)
+        self.has_confidence = model.confidence_head is not None
+        self.dtype = model.norm.weight.dtype
+        self._embed = partial(_target_rows, target, self.dtype)
+        if loaded.embed_tokens is not None:
+            self._embed = partial(_rows, loaded.embed_tokens)
+        self._lm_head: Linear = partial(_target_logits, target)
+        if loaded.lm_head is not None:
+            self._lm_head = make_linear(loaded.lm_head)
         self._vocabulary: torch.Tensor | None = None
         if draft_vocabulary is not None:
             self._vocabulary = torch.tensor(draft_vocabulary, device=target.device)
-            self._lm_head = make_linear(head_rows(self._lm_head, self._vocabulary, target))
+            self._lm_head = make_linear(self._head_rows(self._vocabulary))
         self.candidates = min(candidates, target.vocab_size if draft_vocabulary is None else len(draft_vocabulary))
         self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
         self._sequential = SequentialStage(model, biased=name == "dspark")
 
     def open(self, capacity: int) -> DSparkState:
-        """Context keys and values for a request of at most ``capacity`` tokens."""
+        """Context keys and values for a request of at most ``capacity`` tokens. Raises ResourceError."""
         return DSparkState(self, capacity)
 
     def hidden_states(self, anchor: int, position: int, context: list[KeysValues]) -> torch.Tensor:
@@ -87,6 +94,11 @@ class DSparkDrafter:
             candidate_ids = self._vocabulary[candidate_ids]
         return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice)
 
+    def _head_rows(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Rows [n, H] of the LM head's matrix: its product with the identity, exact, whoever owns it."""
+        identity = torch.eye(self.target.hidden_size, dtype=self.dtype, device=self.target.device)
+        return self._lm_head(identity)[:, token_ids].T.contiguous().to(self.dtype)
+
 
 class DSparkState:
     """One request's context: the draft layers' keys and values of every token in the target's cache."""
@@ -95,7 +107,13 @@ class DSparkState:
         config, target = drafter.model.config, drafter.target
         shape = (config.num_hidden_layers, 2, config.num_key_value_heads, capacity, config.head_dim)
         self._drafter = drafter
-        self._cache: torch.Tensor | None = torch.empty(shape, dtype=target.dtype, device=target.device)
+        try:
+            self._cache: torch.Tensor | None = torch.empty(shape, dtype=drafter.dtype, device=target.device)
+        except (RuntimeError, MemoryError) as error:
+            raise ResourceError(
+                f"There is no memory for the drafter's context of {capacity} tokens ({error}). "
+                "Ask for fewer new tokens, or try again when other answers have ended."
+            ) from error
         self._length = 0
 
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
@@ -104,6 +122,7 @@ class DSparkState:
             raise RuntimeError("A released drafter state was used.")
         end = self._length + len(token_ids)
         positions = torch.arange(self._length, end, device=features.device)
+        features = features.to(self._drafter.dtype)
         for layer, (keys, values) in enumerate(self._drafter.model.context_keys_values(features, positions)):
             self._cache[layer, 0, :, self._length : end] = keys
             self._cache[layer, 1, :, self._length : end] = values
@@ -200,15 +219,19 @@ class ConfidenceStage:
         return [float(x) for x in (hidden.float() @ self._hidden_weight + self._bias).tolist()]
 
     def confidence(self, hidden_score: float, previous: int) -> float:
-        """c_k from its position's score and x_{k−1}."""
+        """c_k from its position's score and x_{k−1}. Raises NumericsError when it is not a finite number."""
         token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
+        if not math.isfinite(hidden_score + token_score):
+            raise NumericsError("The drafter's confidence is not a finite number; its weights are damaged.")
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, hidden_score + token_score))))
 
 
-def head_rows(lm_head: Linear, token_ids: torch.Tensor, target: Target) -> torch.Tensor:
-    """Rows [n, H] of the LM head's matrix: its product with the identity, exact in any float type, whoever owns it."""
-    identity = torch.eye(target.hidden_size, dtype=target.dtype, device=target.device)
-    return lm_head(identity)[:, token_ids].T.contiguous()
+def _target_rows(target: Target, dtype: torch.dtype, ids: torch.Tensor) -> torch.Tensor:
+    return target.embed(ids).to(dtype)
+
+
+def _target_logits(target: Target, hidden: torch.Tensor) -> torch.Tensor:
+    return target.lm_head(hidden.to(target.dtype))
 
 
 def _rows(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

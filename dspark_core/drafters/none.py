@@ -29,6 +29,7 @@ class NoneDrafter:
     name = "none"
     note = "Plain decoding: one token a pass, nothing is drafted."
     num_draft_tokens = 0
+    has_confidence = False
     tapped_layers: tuple[int, ...] = ()
 
     def open(self, capacity: int) -> NoneState:  # noqa: ARG002 - the protocol's shape

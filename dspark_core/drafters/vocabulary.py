@@ -28,9 +28,9 @@ def read_draft_vocabulary(folder: Path, vocab_size: int) -> tuple[int, ...] | No
     try:
         ids = json.loads(path.read_text(encoding="utf-8"))["token_ids"]
         valid = bool(ids) and all(type(i) is int and 0 <= i < vocab_size for i in ids) and len(set(ids)) == len(ids)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"{path} cannot be read ({error!r}). Take it again from where the drafter came."
+            f"{path} cannot be read ({type(error).__name__}: {error}). Take it again from where the drafter came."
         ) from error
     if not valid:
         raise CheckpointError(

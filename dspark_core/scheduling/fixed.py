@@ -12,6 +12,7 @@ class FixedPolicy:
     """Verifies L_max drafts every round, whatever the drafter thinks of them."""
 
     name = "fixed"
+    needs_confidence = False
 
     def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
         """ℓ = L_max, as far as drafts and room allow."""

@@ -67,6 +67,7 @@ class SchedulerPolicy(Protocol):
     """Chooses ℓ for each request. Must be non-anticipating: whether x_k is verified depends on c_1 … c_k only."""
 
     name: str
+    needs_confidence: bool  # whether it can serve only drafters with a confidence head
 
     def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:
         """One plan a view, ``lower ≤ verify_len ≤ upper``. Raises ParameterError when it cannot serve a view."""

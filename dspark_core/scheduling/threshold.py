@@ -16,6 +16,7 @@ class ThresholdPolicy:
     """
 
     name = "threshold"
+    needs_confidence = True
 
     def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
         """One ℓ a view. Raises ParameterError when a drafter gives no confidences."""

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from dspark_core.drafters.dspark import DSparkDrafter
-from dspark_core.errors import CheckpointError
+from dspark_core.errors import CheckpointError, NumericsError
+from dspark_core.loading import find_model, load_drafters
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import SeededDice
+from dspark_core.target.llama import LlamaTarget
 from tests.toy import HIDDEN, ToyTarget, toy_draft_model
 
 SAMPLED = SamplingParams(temperature=1.0)
@@ -148,3 +150,27 @@ def test_only_the_draft_vocabulary_is_drafted_and_the_law_over_it_is_the_same_up
     law = dict(zip(whole.candidate_ids[0].tolist(), whole.candidate_probs[0].tolist(), strict=True))
     for token, probability in zip(part.candidate_ids[0].tolist(), part.candidate_probs[0].tolist(), strict=True):
         assert probability == pytest.approx(law[token] / (law[0] + law[2]))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_confidence_that_is_no_number_is_refused_not_taken_for_certainty(bad):
+    loaded = toy_draft_model()
+    loaded.modules.confidence_head.proj.weight[0, 0] = bad
+    state = DSparkDrafter(loaded, ToyTarget()).open(5)
+    with pytest.raises(NumericsError, match="confidence"):
+        state.draft(1, 2, SAMPLED, SeededDice(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_shipped_drafter_drafts_finite_numbers_in_every_offered_type(dtype, smollm2_folder, smollm2_tokenizer):
+    target = LlamaTarget.load(smollm2_folder, dtype=dtype)
+    drafter = load_drafters(find_model("smollm2-135m"), "auto", target)["dspark"]
+    prompt = smollm2_tokenizer.encode_chat([{"role": "user", "content": "Name three fruits."}])
+    output = target.forward([target.open_slot(len(prompt))], [prompt[:-1]], tapped_layers=drafter.tapped_layers)[0]
+    state = drafter.open(64)
+    state.observe(prompt[:-1], output.features)
+    block = state.draft(prompt[-1], 8, SamplingParams(), SeededDice(0))
+    assert len(set(block.token_ids)) > 1
+    assert all(0 < probability <= 1 for probability in block.shown_probs)
+    assert all(0 < confidence < 1 for confidence in block.confidences)

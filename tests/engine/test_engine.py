@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -184,3 +185,51 @@ def test_next_event_gives_up_after_its_timeout(engine):
         pass
     with pytest.raises(StopIteration):
         generation.next_event(0.01)
+
+
+class FaultyDrafter(TableDrafter):
+    """Goes wrong in one way or another after its first round."""
+
+    def __init__(self, fault):
+        super().__init__(5, 4, name=fault)
+        self.fault = fault
+
+    def open(self, capacity):
+        state = super().open(capacity)
+        draft, rounds = state.draft, []
+
+        def faulty(*arguments):
+            rounds.append(1)
+            block = draft(*arguments)
+            if len(rounds) == 1:
+                return block
+            if self.fault == "raises":
+                raise ValueError("the drafter is confused")
+            if self.fault == "unknown token":
+                return replace(block, token_ids=(99, *block.token_ids[1:]))
+            return replace(block, candidate_probs=block.candidate_probs * float("nan"))
+
+        state.draft = faulty
+        return state
+
+
+@pytest.mark.parametrize("fault", ["raises", "unknown token", "law of no numbers"])
+def test_one_answers_own_failure_is_nobody_elses(engine, fault):
+    engine._loop.drafters["faulty"] = FaultyDrafter(fault)
+    good = [engine.submit(ask(200, seed)) for seed in range(2)]
+    bad = engine.submit(ask(200, drafter="faulty"))
+    ends = [list(generation)[-1] for generation in (*good, bad)]
+    assert [end.finish_reason for end in ends] == ["length", "length", "error"]
+    assert ends[2].token_ids
+    assert [end.token_ids for end in ends[:2]] == [list(engine.submit(ask(200, s)))[-1].token_ids for s in range(2)]
+
+
+def test_a_policy_that_a_drafter_cannot_serve_is_refused_before_and_while_it_runs(engine):
+    unsure = TableDrafter(5, 4, name="unsure")
+    unsure.has_confidence = False
+    engine._loop.drafters["unsure"] = unsure
+    with pytest.raises(ParameterError, match="no confidence head"):
+        engine.submit(ask(schedule=ScheduleParams("threshold"), drafter="unsure"))
+    with engine.submit(ask(300, drafter="unsure")) as generation, pytest.raises(ParameterError, match="confidence"):
+        generation.update_schedule(ScheduleParams("threshold"))
+    assert list(engine.submit(ask(5, drafter="none", schedule=ScheduleParams("threshold"))))[-1].token_ids

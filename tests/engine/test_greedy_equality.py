@@ -43,7 +43,7 @@ PROMPTS = {
 class EchoDrafter:
     """Proposes a given text, with every fourth token wrong: all lengths of acceptance occur."""
 
-    name, note, num_draft_tokens, tapped_layers = "echo", "", 6, (0,)
+    name, note, num_draft_tokens, tapped_layers, has_confidence = "echo", "", 6, (0,), True
 
     def __init__(self, prompt_length, text):
         self.prompt_length, self.text = prompt_length, text

@@ -64,6 +64,7 @@ def test_the_enumeration_can_fail():
 
     class Anticipating:
         name = "anticipating"
+        needs_confidence = True
 
         def plan(self, views, load):  # noqa: ARG002
             # Verifies x_1 only if c_2, which depends on x_1, is high: the fault the paper warns of.

@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from dspark_core.errors import NumericsError
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import SeededDice, law, shown_probs
 
@@ -89,3 +90,18 @@ def test_shown_probabilities_are_the_laws_or_the_models_at_temperature_one_when_
 def test_two_low_bits_of_rounding_do_not_lose_the_last_token():
     probs = torch.full((49152,), 1 / 3, dtype=torch.float32)
     assert dice_with(1 - 2**-53).choose(probs) == 49151
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_no_numbers_have_no_law(bad, temperature):
+    logits = torch.zeros(2, 5)
+    logits[1, 3] = bad
+    with pytest.raises(NumericsError, match="float32"):
+        law(logits, SamplingParams(temperature=temperature))
+
+
+@pytest.mark.parametrize("probs", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+def test_a_law_without_finite_mass_is_not_drawn_from(probs):
+    with pytest.raises(NumericsError):
+        SeededDice(0).choose(torch.tensor(probs))

@@ -1,0 +1,122 @@
+"""One answer's turn in a round: what is drafted, planned, verified and committed, and the event that tells it.
+
+Symbols: γ drafts, ℓ verified drafts.
+"""
+
+from __future__ import annotations
+
+from dspark_core.answer import Answer
+from dspark_core.drafters.base import DraftBlock
+from dspark_core.events import (
+    CommittedToken,
+    DecodeRound,
+    DraftToken,
+    Fate,
+    LoadSample,
+    NextToken,
+    RoundTimings,
+    Token,
+)
+from dspark_core.scheduling import Plan
+from dspark_core.target.base import TargetOutput
+from dspark_core.text import TokenText
+from dspark_core.verify import Verdict
+
+
+class Turn:
+    """Filled in by the decode loop, phase by phase; `report` reads it when the round is over.
+
+    Attributes:
+        answer: whose turn it is.
+        schedule: read once, so that the whole round obeys one schedule.
+        anchor: x_0.
+        block, plan, output, verdict, committed: what the phases made.
+        target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
+    """
+
+    block: DraftBlock
+    plan: Plan
+    output: TargetOutput
+    verdict: Verdict
+    committed: tuple[CommittedToken, ...]
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.schedule = answer.schedule
+        self.anchor = answer.anchor
+        self.target_probs_shown: list[float] = []
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """What goes through the target: anchor and the ℓ drafts to verify."""
+        return (self.anchor, *self.block.token_ids[: self.plan.verify_len])
+
+    @property
+    def num_accepted(self) -> int:
+        """Drafts accepted and committed: the text's end may cut accepted ones off."""
+        return min(self.verdict.num_accepted, len(self.committed))
+
+    @property
+    def ended_on_a_draft(self) -> bool:
+        """Whether the text ended before the target's own token could join it."""
+        return len(self.committed) <= self.verdict.num_accepted
+
+    def report(self, tokenizer: TokenText, timings: RoundTimings, load: LoadSample) -> DecodeRound:
+        """The round's event; counts the round and its seconds in the answer."""
+        answer, schedule = self.answer, self.schedule
+        event = DecodeRound(
+            index=answer.rounds,
+            anchor=Token(self.anchor, tokenizer.token_text(self.anchor)),
+            draft=self._draft_tokens(tokenizer),
+            verify_len=self.plan.verify_len,
+            reason=self.plan.reason,
+            num_accepted=self.num_accepted,
+            next=self._next_token(tokenizer),
+            committed=self.committed,
+            timings=timings,
+            load=load,
+            policy=schedule.policy,
+            l_min=schedule.l_min,
+            l_max=schedule.l_max,
+            threshold=schedule.threshold,
+        )
+        answer.rounds += 1
+        answer.round_s += timings.total_s
+        return event
+
+    def _draft_tokens(self, tokenizer: TokenText) -> tuple[DraftToken, ...]:
+        draft = []
+        survival = 1.0
+        for k, token_id in enumerate(self.block.token_ids):
+            confidence = self.block.confidences[k] if self.block.confidences is not None else None
+            survival *= confidence if confidence is not None else 1.0
+            verified = k < self.plan.verify_len
+            draft.append(
+                DraftToken(
+                    id=token_id,
+                    text=tokenizer.token_text(token_id),
+                    draft_prob=self.block.shown_probs[k],
+                    confidence=confidence,
+                    survival=survival if confidence is not None else None,
+                    target_prob=self.target_probs_shown[k] if verified else None,
+                    accept_prob=self.verdict.accept_probs[k] if verified else None,
+                    uniform=self.verdict.uniforms[k] if verified else None,
+                    fate=self._fate(k),
+                )
+            )
+        return tuple(draft)
+
+    def _fate(self, position: int) -> Fate:
+        if position >= self.plan.verify_len:
+            return Fate.UNVERIFIED
+        if position < self.num_accepted:
+            return Fate.ACCEPTED
+        if position == self.verdict.num_accepted and not self.ended_on_a_draft:
+            return Fate.REJECTED
+        return Fate.DISCARDED
+
+    def _next_token(self, tokenizer: TokenText) -> NextToken | None:
+        if self.ended_on_a_draft:
+            return None
+        next_id = self.verdict.next_id
+        return NextToken(next_id, tokenizer.token_text(next_id), self.verdict.kind)
