@@ -14,7 +14,7 @@ import torch
 from dspark_core.errors import NumericsError
 from dspark_core.params import SamplingParams
 
-_NUCLEUS_CANDIDATES = 1024  # sorting all 49,152 entries costs far more than taking the top ones first
+_NUCLEUS_CANDIDATES = (64, 1024)  # sorting all 49,152 entries costs far more than taking the top ones first
 
 
 class Dice(Protocol):
@@ -91,15 +91,18 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
 def _nucleus_floor(probs: torch.Tensor, top_p: float) -> torch.Tensor:
     """Probability [n, 1] of the least likely token in the smallest most-likely set that reaches ``top_p``."""
-    count = min(_NUCLEUS_CANDIDATES, probs.shape[-1])
-    while True:
-        ordered = probs.topk(count, dim=-1).values
+    floor = probs.new_empty(len(probs), 1)
+    unsure = torch.arange(len(probs), device=probs.device)
+    for wanted in (*_NUCLEUS_CANDIDATES, probs.shape[-1]):
+        count = min(wanted, probs.shape[-1])
+        ordered = probs[unsure].topk(count, dim=-1).values
         cumulative = ordered.cumsum(-1)
-        if count == probs.shape[-1] or bool((cumulative[..., -1] >= top_p).all()):
+        last_kept = (cumulative < top_p).sum(-1, keepdim=True).clamp(max=count - 1)
+        floor[unsure] = ordered.gather(-1, last_kept)
+        unsure = unsure[cumulative[:, -1] < top_p]
+        if count == probs.shape[-1] or not len(unsure):
             break
-        count = probs.shape[-1]
-    reached = (cumulative < top_p).sum(-1, keepdim=True).clamp(max=count - 1)
-    return ordered.gather(-1, reached)
+    return floor
 
 
 def shown_probs(logits: torch.Tensor, probs: torch.Tensor, ids: torch.Tensor, params: SamplingParams) -> list[float]:

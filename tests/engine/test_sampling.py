@@ -105,3 +105,16 @@ def test_logits_that_are_no_numbers_have_no_law(bad, temperature):
 def test_a_law_without_finite_mass_is_not_drawn_from(probs):
     with pytest.raises(NumericsError):
         SeededDice(0).choose(torch.tensor(probs))
+
+
+def test_each_rows_nucleus_is_its_own_whatever_the_others_need():
+    generator = torch.Generator().manual_seed(2)
+    logits = torch.randn(3, 3000, generator=generator, dtype=torch.float64)
+    logits *= torch.tensor([[0.01], [1.0], [30.0]])  # nearly flat, middling, one candidate
+    params = SamplingParams(temperature=1.0, top_p=0.95)
+    together = law(logits, params)
+    for row, alone in zip(logits, together, strict=True):
+        assert torch.equal(law(row[None], params)[0], alone)
+        kept = alone[alone > 0].numel()
+        ordered = row.softmax(-1).sort(descending=True).values.cumsum(0)
+        assert kept == int((ordered < 0.95).sum()) + 1
