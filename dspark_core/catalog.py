@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dspark_core.errors import ModelUnavailableError
+from dspark_core.fields import shown
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -96,13 +97,13 @@ def find_model(name: str) -> ModelEntry | Path:
     for entry in CATALOG:
         if entry.name == name:
             return entry
-    folder = Path(os.path.expanduser(name))  # unlike Path.expanduser it leaves unknown homes alone
-    if name and folder.is_dir():
-        return folder
+    folder = os.path.expanduser(name)  # unlike Path.expanduser it leaves unknown homes alone
+    if name and os.path.isdir(folder):  # unlike Path.is_dir it takes a name that is too long for one that is not there
+        return Path(folder)
     if _HUB_ID.fullmatch(name):
         return ModelEntry(name=name, title=name, licence="see the model hub", hub_id=name)
     known = ", ".join(entry.name for entry in CATALOG)
     raise ModelUnavailableError(
-        f"The model {name!r} is unknown. Known names: {known}. "
+        f"The model {shown(name)} is unknown. Known names: {known}. "
         "You may also give the path of a Hugging Face folder or a hub id (owner/name) of a Llama-architecture model."
     )

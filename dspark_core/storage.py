@@ -34,22 +34,48 @@ def no_progress(_stage: str, _fraction: float) -> None:
 
 
 def cache_root() -> Path:
-    """``DSPARK_CACHE``, or the user's cache folder of this platform."""
-    chosen = os.environ.get("DSPARK_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
+    """``DSPARK_CACHE``, or the user's cache folder of this platform.
+
+    Raises:
+        ResourceError: the path begins with a home folder that does not exist, or with a current one that is gone.
+    """
+    chosen = os.environ.get("DSPARK_CACHE") or _default_root()
+    path = os.path.expanduser(chosen)  # unlike Path.expanduser it leaves unknown homes alone
+    if path.startswith("~"):
+        raise ResourceError(
+            f"The cache folder {chosen} begins with a home folder that is unknown here, so models have no place. "
+            "Set DSPARK_CACHE to the full path of a folder that can be written."
+        )
+    try:
+        return Path(path).absolute()
+    except OSError as error:
+        raise ResourceError(
+            f"The cache folder {chosen} is relative to the current folder, which is gone ({error.strerror}). "
+            "Set DSPARK_CACHE to a full path, or change to a folder that exists."
+        ) from error
+
+
+def _default_root() -> str:
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = os.environ.get("LOCALAPPDATA") or os.path.join("~", "AppData", "Local")
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = os.path.join("~", "Library", "Caches")
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "dspark"
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    return os.path.join(base, "dspark")
 
 
 def model_folder(name: str) -> Path:
     """Where the model ``name`` lies once it is complete."""
     return cache_root() / "models" / _file_name(name)
+
+
+def way_to_repair(folder: Path) -> str:
+    """What to do about a broken model in ``folder``: fetch again what is ours; a user's own folder is theirs alone."""
+    with suppress(ResourceError):
+        if folder.absolute().parent == cache_root() / "models":
+            return f"Fetch it again: python -m dspark_core fetch {folder.name.replace('--', '/')} --force."
+    return "Put the original file there again, or name another folder."
 
 
 def read_source(folder: Path) -> str | None:
@@ -63,7 +89,7 @@ def read_source(folder: Path) -> str | None:
             return None
         sizes = {name: (folder / name).stat().st_size for name in manifest["files"]}
         return str(manifest["source"]) if sizes == manifest["files"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -76,10 +102,11 @@ def workspace(name: str, progress: Progress = no_progress) -> Iterator[Path]:
     """
     root = cache_root()
     with _explained(root):
-        (root / "tmp").mkdir(parents=True, exist_ok=True)
-        (root / "locks").mkdir(exist_ok=True)
-        lock = FileLock(root / "locks" / f"{_file_name(name)}.lock")
-        _acquire(lock, name, progress)
+        with _refused(root):
+            (root / "tmp").mkdir(parents=True, exist_ok=True)
+            (root / "locks").mkdir(exist_ok=True)
+            lock = FileLock(root / "locks" / f"{_file_name(name)}.lock")
+            _acquire(lock, name, progress)
         try:
             for leftover in (root / "tmp").glob(f"{_file_name(name)}.*"):  # of a killed owner: we hold the lock
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -162,6 +189,21 @@ def _acquire(lock: FileLock, name: str, progress: Progress) -> None:
             return
         except Timeout:
             progress(f"Waiting for another process that fetches {name}", 0.0)
+
+
+@contextmanager
+def _refused(root: Path) -> Iterator[None]:
+    """Whatever keeps the folders from being made is about the cache: say so, where `_explained` knows no better."""
+    try:
+        yield
+    except (OSError, NotImplementedError) as error:  # filelock's, where a file system has no locks
+        if isinstance(error, OSError) and error.errno in (*_NO_SPACE, *_NO_ACCESS, *_NO_FOLDER):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ResourceError(
+            f"The cache folder {root} cannot be made or used ({reason}), so the model cannot be stored. "
+            "Set DSPARK_CACHE to a folder that can be written."
+        ) from error
 
 
 @contextmanager

@@ -226,6 +226,60 @@ def test_a_cache_path_that_is_a_file_is_explained(fake, monkeypatch, below):
         ensure_model("tiny")
 
 
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("path", ["/proc/nowhere/x", "/tmp/" + "x" * 300, "/dev/null/x"])
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="the paths are Linux's")
+def test_a_cache_that_cannot_be_made_names_the_setting_to_change(monkeypatch, path):
+    monkeypatch.setenv("DSPARK_CACHE", path)
+    with pytest.raises(ResourceError, match="Set DSPARK_CACHE to a folder"):
+        ensure_model("tiny")
+
+
+@pytest.mark.parametrize("chosen", ["~nosuchuser/x", "~nosuchuser"])
+def test_a_home_folder_that_is_unknown_is_explained(monkeypatch, chosen):
+    monkeypatch.setenv("DSPARK_CACHE", chosen)
+    with pytest.raises(ResourceError, match=r"~nosuchuser.*Set DSPARK_CACHE"):
+        storage.cache_root()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uids are POSIX's")
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_a_user_without_a_home_is_told_to_choose_a_cache(monkeypatch, platform):
+    import pwd
+
+    def unknown(uid):
+        raise KeyError(uid)
+
+    for name in ("DSPARK_CACHE", "HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(ResourceError, match="Set DSPARK_CACHE"):
+        storage.cache_root()
+
+
+def test_a_current_folder_that_is_gone_is_explained(monkeypatch):
+    def gone():
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setenv("DSPARK_CACHE", "here")
+    monkeypatch.setattr(os, "getcwd", gone)
+    with pytest.raises(ResourceError, match="full path"):
+        storage.cache_root()
+
+
+def test_a_broken_model_is_fetched_again_where_it_is_ours_and_left_alone_where_it_is_the_users(fake):
+    folder = ensure_model("tiny")
+    assert storage.way_to_repair(folder) == "Fetch it again: python -m dspark_core fetch tiny --force."
+    assert storage.way_to_repair(storage.model_folder("a/b")).endswith("fetch a/b --force.")
+    assert "etch" not in storage.way_to_repair(fake / "mine")
+
+
+def test_a_manifest_nested_without_end_is_no_complete_model(tmp_path):
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
+    assert storage.read_source(tmp_path) is None
+
+
 def test_leftovers_of_a_killed_run_are_removed(fake):
     leftover = fake / "cache" / "tmp" / "tiny.killed"
     leftover.mkdir(parents=True)
@@ -305,7 +359,9 @@ def test_local_folders_are_taken_as_they_are(fake):
         ensure_model(str(empty))
 
 
-@pytest.mark.parametrize("name", ["", "nothing", "a/b/c", "../x", "a\0b", "~nobody-here/x/y"])
+@pytest.mark.parametrize(
+    "name", ["", "nothing", "a/b/c", "../x", "a\0b", "~nobody-here/x/y", "x" * 300, "/" + "x" * 300]
+)
 def test_unknown_names_list_the_known_ones(name):
     with pytest.raises(ModelUnavailableError, match="Known names: smollm2-135m"):
         find_model(name)
