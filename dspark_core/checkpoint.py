@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dspark_core.errors import CheckpointError
+from dspark_core.fields import read_object
 from dspark_core.modules.config import DraftConfig
 from dspark_core.modules.drafter import Drafter
 
@@ -49,12 +50,7 @@ def read_config(path: Path) -> DraftConfig:
         raise CheckpointError(
             f"{path} holds no drafter: {CONFIG_NAME} is missing. Give the folder that has both files."
         )
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{file} is not valid JSON ({error}); take it again from its source.") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{file} holds a {type(data).__name__}, not an object; take it again from its source.")
+    data = read_object(file, CheckpointError, "Take it again from its source.")
     return DraftConfig.from_dict(data)
 
 
@@ -63,13 +59,16 @@ def load_drafter(
 ) -> LoadedDrafter:
     """Load a checkpoint folder for inference (frozen, eval mode) in `dtype`.
 
-    CheckpointError for an unknown layout, missing, surplus or misshapen tensors, or a damaged file.
+    CheckpointError for an unknown layout, missing, surplus or misshapen tensors, tensors that are no finite numbers
+    of a floating type, or a damaged file.
     """
     config = read_config(path)
     expected = expected_shapes(config)
     tensors = _read_tensors(path / WEIGHTS_NAME)
     check_tensors(tensors, expected, path.name)
+    _check_types(tensors, path.name)
     tensors = {name: value.to(device=device, dtype=dtype) for name, value in tensors.items()}
+    _check_finite(tensors, path.name)
     embed_tokens, lm_head = tensors.pop(EMBED_NAME, None), tensors.pop(HEAD_NAME, None)
     with torch.device("meta"):
         modules = Drafter(config)
@@ -127,6 +126,25 @@ def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[in
             )
 
 
+def _check_types(tensors: Mapping[str, Tensor], label: str) -> None:
+    for name, value in tensors.items():
+        if value.dtype not in _DTYPES.values():
+            raise CheckpointError(
+                f"Drafter {label}: {name} is stored as {str(value.dtype).removeprefix('torch.')}; only "
+                f"{', '.join(_DTYPES)} are read. Take the weights unquantised from their source."
+            )
+
+
+def _check_finite(tensors: Mapping[str, Tensor], label: str) -> None:
+    """After the cast to the type computed in: what overflows there is as useless as what was stored broken."""
+    for name, value in tensors.items():
+        if not bool(torch.isfinite(value).all()):
+            raise CheckpointError(
+                f"Drafter {label}: {name} holds values that are not finite in {str(value.dtype).removeprefix('torch.')}"
+                ", so its drafts would be noise. Take the weights again from their source, or use another dtype."
+            )
+
+
 def _some(names: list[str]) -> str:
     if not names:
         return "none"
@@ -138,7 +156,7 @@ def _read_tensors(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file.parent} holds no drafter weights: {file.name} is missing.")
     try:
         return load_file(file)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError) as error:  # torch's own too
         raise CheckpointError(f"{file} cannot be read ({error}); it may be cut short. Fetch it again.") from error
 
 

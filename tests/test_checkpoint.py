@@ -133,6 +133,31 @@ def test_damaged_files_are_told_apart(saved, tmp_path):
         load_drafter(saved)
 
 
+def test_a_file_nested_without_end_is_refused(saved):
+    (saved / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="nested too deeply"):
+        load_drafter(saved)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.bool, torch.float64, torch.complex64])
+def test_weights_of_another_kind_of_number_are_refused_by_name(saved, dtype):
+    file = saved / "model.safetensors"
+    good = load_file(file)
+    save_file(good | {"fc.weight": good["fc.weight"].to(dtype)}, file)
+    with pytest.raises(CheckpointError, match=f"fc.weight is stored as {dtype}".replace("torch.", "")):
+        load_drafter(saved)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e30])
+def test_weights_that_are_not_finite_in_the_type_computed_in_are_refused_by_name(saved, value):
+    file = saved / "model.safetensors"
+    good = load_file(file)
+    good["fc.weight"][3, 4] = value
+    save_file(good, file)
+    with pytest.raises(CheckpointError, match=r"fc\.weight holds values that are not finite in float16"):
+        load_drafter(saved, dtype=torch.float16)
+
+
 def test_other_layouts_are_refused_before_the_weights_are_touched(saved):
     (saved / "model.safetensors").write_bytes(b"not even safetensors")
     rewrite(saved, dflash_config={"target_layer_ids": [1]})

@@ -5,16 +5,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from dspark_core.errors import CheckpointError
+from dspark_core.fields import LARGEST, Fields, shown
 
 SUPPORTED_ARCHITECTURES = ("Qwen3DSparkModel",)
+MAX_BLOCK_SIZE = 64  # as many as a request may ask to verify (`ScheduleParams.l_max`); memory grows with its square
 _DTYPES = ("bfloat16", "float16", "float32")
+_WHERE = "Drafter config"
+_WAY_OUT = "Take the config.json that came with the weights."
+_RANGES = {
+    "hidden_size": (1, LARGEST),
+    "intermediate_size": (1, LARGEST),
+    "num_attention_heads": (1, 2**16),
+    "num_key_value_heads": (1, 2**16),
+    "head_dim": (1, 2**16),
+    "num_hidden_layers": (1, 1024),
+    "num_target_layers": (1, 1024),
+    "vocab_size": (1, LARGEST),
+    "block_size": (1, MAX_BLOCK_SIZE),
+    "max_position_embeddings": (1, LARGEST),
+    "markov_rank": (0, LARGEST),  # 0: no sequential head
+    "num_anchors": (0, LARGEST),
+    "rms_norm_eps": (1e-30, 1.0),
+    "rope_theta": (1e-6, 1e12),
+}
 
 
 @dataclass(frozen=True)
 class DraftConfig:
     """Every number that fixes a drafter's tensors and conventions.
 
-    `target_layer_ids`: id k is the *output* of target layer k (0-based), -1 the embedding; the last is refused.
+    `target_layer_ids`: id k is the *output* of target layer k (0-based). The last is refused, and so is -1, DeepSpec's
+    id of the embedding's output: no target here gives that yet.
     `block_size` γ: the anchor and γ-1 mask tokens go in, γ predictions come out; the anchor's slot predicts x_1.
     `embed_tokens_from_target`, `lm_head_from_target`: that table is not in the file, the target's own is meant.
     """
@@ -44,19 +65,11 @@ class DraftConfig:
 
     def __post_init__(self) -> None:
         """Refuse impossible numbers by name, before any tensor is read."""
-        for name in (
-            "hidden_size",
-            "intermediate_size",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "head_dim",
-            "num_hidden_layers",
-            "num_target_layers",
-            "vocab_size",
-            "block_size",
-        ):
-            if getattr(self, name) < 1:
-                raise CheckpointError(f"Drafter config: {name} is {getattr(self, name)}; it must be at least 1.")
+        for name, (low, high) in _RANGES.items():
+            if not low <= getattr(self, name) <= high:  # NaN is in no range
+                raise CheckpointError(
+                    f"{_WHERE}: {name} is {shown(getattr(self, name))}; it must be from {low:g} to {high:g}. {_WAY_OUT}"
+                )
         if self.num_attention_heads % self.num_key_value_heads:
             raise CheckpointError(
                 f"Drafter config: {self.num_attention_heads} heads cannot share "
@@ -69,7 +82,9 @@ class DraftConfig:
                 f"Drafter config: mask_token_id {self.mask_token_id} is outside the vocabulary of {self.vocab_size}."
             )
         if self.dtype not in _DTYPES:
-            raise CheckpointError(f"Drafter config: dtype {self.dtype!r} is unknown; use one of {', '.join(_DTYPES)}.")
+            raise CheckpointError(
+                f"Drafter config: dtype {shown(self.dtype)} is unknown; use one of {', '.join(_DTYPES)}."
+            )
         self._check_taps()
         self._check_heads()
 
@@ -80,28 +95,31 @@ class DraftConfig:
             )
         if list(self.target_layer_ids) != sorted(set(self.target_layer_ids)):
             raise CheckpointError(
-                f"Drafter config: target_layer_ids {list(self.target_layer_ids)} must rise without repeats "
+                f"Drafter config: target_layer_ids {shown(list(self.target_layer_ids))} must rise without repeats "
                 "(their order is the order of the features)."
             )
         last = self.num_target_layers - 1
         for layer in self.target_layer_ids:
+            if layer == -1:
+                raise CheckpointError(
+                    "Drafter config: target layer -1 is the embedding's output, which no target here gives yet. "
+                    "Use a drafter whose target_layer_ids begin at 0 or later."
+                )
             if layer == last:
                 raise CheckpointError(
                     f"Drafter config: target layer {layer} is the last one. Its output exists before and after the "
                     "final norm and libraries disagree on which one is meant; tap an earlier layer."
                 )
-            if not -1 <= layer < last:
+            if not 0 <= layer < last:
                 raise CheckpointError(
                     f"Drafter config: target layer {layer} does not exist in a target of "
                     f"{self.num_target_layers} layers."
                 )
 
     def _check_heads(self) -> None:
-        if self.markov_rank < 0:
-            raise CheckpointError(f"Drafter config: markov_rank is {self.markov_rank}; use 0 for no sequential head.")
         if self.markov_rank and self.markov_head_type not in ("vanilla", "gated", "rnn"):
             raise CheckpointError(
-                f"Drafter config: markov_head_type {self.markov_head_type!r} is unknown; known are vanilla, "
+                f"Drafter config: markov_head_type {shown(self.markov_head_type)} is unknown; known are vanilla, "
                 "gated and rnn."
             )
         if self.enable_confidence_head and self.confidence_head_with_markov and not self.markov_rank:
@@ -117,40 +135,34 @@ class DraftConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "DraftConfig":
         """Read a `config.json`; CheckpointError for another layout, a missing key or an option not built here."""
-        _refuse_other_layouts(data)
+        fields = Fields(data, _WHERE, CheckpointError, _WAY_OUT)
+        _refuse_other_layouts(data, fields.texts("architectures", ()))
         _refuse_unbuilt_options(data)
-        try:
-            return cls(
-                hidden_size=int(data["hidden_size"]),
-                intermediate_size=int(data["intermediate_size"]),
-                num_attention_heads=int(data["num_attention_heads"]),
-                num_key_value_heads=int(data["num_key_value_heads"]),
-                head_dim=int(data.get("head_dim") or data["hidden_size"] // data["num_attention_heads"]),
-                num_hidden_layers=int(data["num_hidden_layers"]),
-                num_target_layers=int(data["num_target_layers"]),
-                target_layer_ids=tuple(int(k) for k in data["target_layer_ids"]),
-                vocab_size=int(data["vocab_size"]),
-                block_size=int(data["block_size"]),
-                mask_token_id=int(data["mask_token_id"]),
-                rms_norm_eps=float(data["rms_norm_eps"]),
-                rope_theta=_rope_theta(data),
-                max_position_embeddings=int(data["max_position_embeddings"]),
-                markov_rank=int(data["markov_rank"]),
-                markov_head_type=str(data.get("markov_head_type") or "vanilla"),
-                enable_confidence_head=bool(data.get("enable_confidence_head", False)),
-                confidence_head_with_markov=bool(data.get("confidence_head_with_markov", False)),
-                embed_tokens_from_target=bool(data.get("embed_tokens_from_target", False)),
-                lm_head_from_target=bool(data.get("lm_head_from_target", False)),
-                num_anchors=int(data.get("num_anchors", 0)),
-                dtype=str(data.get("dtype") or data.get("torch_dtype") or "bfloat16"),
-            )
-        except KeyError as missing:
-            raise CheckpointError(
-                f"Drafter config: key {missing.args[0]!r} is missing, so the layout is not DeepSpec's. "
-                "Take the config.json that came with the weights."
-            ) from missing
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(f"Drafter config: a value has the wrong type ({error}).") from error
+        heads, hidden = fields.whole("num_attention_heads"), fields.whole("hidden_size")
+        return cls(
+            hidden_size=hidden,
+            intermediate_size=fields.whole("intermediate_size"),
+            num_attention_heads=heads,
+            num_key_value_heads=fields.whole("num_key_value_heads"),
+            head_dim=fields.whole("head_dim", default=hidden // heads),
+            num_hidden_layers=fields.whole("num_hidden_layers"),
+            num_target_layers=fields.whole("num_target_layers"),
+            target_layer_ids=fields.wholes("target_layer_ids"),
+            vocab_size=fields.whole("vocab_size"),
+            block_size=fields.whole("block_size", 1, MAX_BLOCK_SIZE),
+            mask_token_id=fields.whole("mask_token_id", 0),
+            rms_norm_eps=fields.positive("rms_norm_eps"),
+            rope_theta=_rope_theta(fields),
+            max_position_embeddings=fields.whole("max_position_embeddings"),
+            markov_rank=fields.whole("markov_rank", 0),
+            markov_head_type=fields.text("markov_head_type", "vanilla"),
+            enable_confidence_head=fields.flag("enable_confidence_head"),
+            confidence_head_with_markov=fields.flag("confidence_head_with_markov"),
+            embed_tokens_from_target=fields.flag("embed_tokens_from_target"),
+            lm_head_from_target=fields.flag("lm_head_from_target"),
+            num_anchors=fields.whole("num_anchors", 0, default=0),
+            dtype=fields.text("dtype", fields.text("torch_dtype", "bfloat16")),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The `config.json` of this drafter; `from_dict` reads it back unchanged."""
@@ -201,8 +213,7 @@ class DraftConfig:
                 )
 
 
-def _refuse_other_layouts(data: Mapping[str, Any]) -> None:
-    architectures = tuple(data.get("architectures") or ())
+def _refuse_other_layouts(data: Mapping[str, Any], architectures: tuple[str, ...]) -> None:
     if "dflash_config" in data:
         raise CheckpointError(
             "This is a z-lab DFlash checkpoint (dflash_config): its masks sit at the predicted positions, one slot "
@@ -219,12 +230,12 @@ def _refuse_other_layouts(data: Mapping[str, Any]) -> None:
         )
     if any("gemma" in name.lower() for name in architectures):
         raise CheckpointError(
-            f"Architecture {architectures[0]} scales embeddings and norms in its own way, which is not built here yet. "
-            f"Built: {', '.join(SUPPORTED_ARCHITECTURES)}."
+            f"Architecture {shown(architectures[0])} scales embeddings and norms in its own way, which is not "
+            f"built here yet. Built: {', '.join(SUPPORTED_ARCHITECTURES)}."
         )
     if not set(architectures) & set(SUPPORTED_ARCHITECTURES):
         raise CheckpointError(
-            f"Drafter config: architectures {list(architectures)} is not known. "
+            f"Drafter config: architectures {shown(list(architectures))} is not known. "
             f"Built: {', '.join(SUPPORTED_ARCHITECTURES)}."
         )
 
@@ -237,15 +248,18 @@ def _refuse_unbuilt_options(data: Mapping[str, Any]) -> None:
         ("rope_scaling", (None,)),
     ):
         if data.get(name) not in built:
-            raise CheckpointError(f"Drafter config: {name} = {data[name]!r} is not built here (only {built[0]!r}).")
+            raise CheckpointError(
+                f"Drafter config: {name} = {shown(data[name])} is not built here (only {built[0]!r})."
+            )
 
 
-def _rope_theta(data: Mapping[str, Any]) -> float:
+def _rope_theta(fields: Fields) -> float:
     """transformers 5 nests it in `rope_parameters`, older files have it at the top."""
-    nested = data.get("rope_parameters")
-    if nested is None:
-        return float(data["rope_theta"])
-    kind = nested.get("rope_type", "default")
+    rope = fields.section("rope_parameters")
+    if not rope:
+        return fields.positive("rope_theta")
+    nested = Fields(rope, f"{_WHERE}, rope_parameters", CheckpointError, _WAY_OUT)
+    kind = nested.text("rope_type", "default")
     if kind != "default":
-        raise CheckpointError(f"Drafter config: rope_type {kind!r} is not built here (only 'default').")
-    return float(nested["rope_theta"])
+        raise CheckpointError(f"Drafter config: rope_type {shown(kind)} is not built here (only 'default').")
+    return nested.positive("rope_theta")

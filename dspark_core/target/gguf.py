@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from dspark_core.errors import ModelUnavailableError
+from dspark_core.target.config import LlamaConfig
 
 _CONTROL_TOKEN = 3  # gguf's token type of special tokens
 _OUTER_NAMES = {
@@ -48,12 +49,13 @@ def convert_gguf(source: Path, folder: Path, progress: Callable[[float], None] =
         reader = GGUFReader(source)
         fields = {name: field.contents() for name, field in reader.fields.items()}
         config = _config(fields)
+        LlamaConfig.from_dict(config)  # refuse now what we could not load later
         tensors = _tensors(reader, config, progress)
         tokenizer = _tokenizer(fields)
-    except (ValueError, IndexError, KeyError, TypeError, EOFError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError) as error:
         raise ModelUnavailableError(
             f"{source} is no GGUF file that we can convert ({error!r}): it is cut off, damaged or of another kind. "
-            "Delete it and fetch the model again."
+            "Fetch the model again."
         ) from error
     _write_json(folder / "config.json", config)
     _write_json(folder / "tokenizer_config.json", _tokenizer_config(fields))

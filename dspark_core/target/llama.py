@@ -364,7 +364,7 @@ class _Weights:
             found = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
             raise ModelUnavailableError(
                 f"The model's tensor {name} {found}, but config.json asks for {shape}; the files do not belong "
-                "together. Fetch the model again."
+                "together. Take config.json and *.safetensors of one and the same model."
             )
         return tensor.detach().to(self._device, self._dtype)
 

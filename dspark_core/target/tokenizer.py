@@ -17,12 +17,22 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from dspark_core.errors import ModelUnavailableError, ParameterError
+from dspark_core.fields import read_object, shown
+from dspark_core.storage import way_to_repair
+from dspark_core.target.config import end_token_ids
 
 _ROLES = ("system", "user", "assistant")
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 _END_NAMES = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>")  # those a family has
 # Unicode's noncharacters: no text should hold them, so one of them can stand for "a special token's name was here".
 _MARKS = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
+_PROBE = "\ufdef"  # a message that no template has a reason to change
+_DEFAULT_CONTEXT = 2**20  # tokens, where the model's own is not known
+_REPAIR = "Repair the folder's chat template, or use another model."
+
+
+class _RefusedError(TemplateError):
+    """The template called ``raise_exception``: it knows the conversation and does not take it."""
 
 
 class ChatTokenizer:
@@ -35,7 +45,12 @@ class ChatTokenizer:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: str, special_names: Mapping[str, str], eos_token_ids: Sequence[int] = ()
+        self,
+        tokenizer: Tokenizer,
+        template: str,
+        special_names: Mapping[str, str],
+        eos_token_ids: Sequence[int] = (),
+        max_context: int = _DEFAULT_CONTEXT,
     ) -> None:
         """Wrap a `tokenizers` tokenizer.
 
@@ -44,9 +59,11 @@ class ChatTokenizer:
             template: Jinja source of the chat template.
             special_names: ``bos_token``, ``eos_token`` … for the template.
             eos_token_ids: the model's end-of-sequence ids, from its configuration.
+            max_context: tokens that the model holds; a conversation that cannot fit is refused before it is encoded.
 
         Raises:
-            ModelUnavailableError: a kind of tokenizer that we cannot treat exactly, or a broken template.
+            ModelUnavailableError: a kind of tokenizer that we cannot treat exactly, or a template that is broken or
+                leaves the message out.
         """
         self._tokenizer = tokenizer
         self._tokenizer.no_padding()
@@ -68,6 +85,8 @@ class ChatTokenizer:
             index: b"" if token.special else token.content.encode()
             for index, token in tokenizer.get_added_tokens_decoder().items()
         }
+        self._max_chars = max_context * max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=1)
+        self._refuse_broken_template()
 
     @classmethod
     def load(cls, folder: Path) -> ChatTokenizer:
@@ -78,17 +97,21 @@ class ChatTokenizer:
         """
         try:
             tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
-            settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            template = _template_source(folder, settings)
         except Exception as error:  # tokenizers raises bare Exception for a broken file
             raise ModelUnavailableError(
-                f"The tokenizer in {folder} cannot be read ({error}). Delete the folder and fetch the model again."
+                f"The tokenizer in {folder} cannot be read ({error}). {way_to_repair(folder)}"
             ) from error
-        names = {name: _token_name(settings[name]) for name in _SPECIAL_NAMES if settings.get(name)}
-        eos = config.get("eos_token_id")
-        eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
-        return cls(tokenizer, template, names, eos_ids)
+        settings = read_object(folder / "tokenizer_config.json", ModelUnavailableError, way_to_repair(folder))
+        config = read_object(folder / "config.json", ModelUnavailableError, way_to_repair(folder))
+        names = {name: _token_name(name, settings[name]) for name in _SPECIAL_NAMES if settings.get(name)}
+        context = config.get("max_position_embeddings")
+        return cls(
+            tokenizer,
+            _template_source(folder, settings),
+            names,
+            end_token_ids(config),
+            context if isinstance(context, int) and context > 0 else _DEFAULT_CONTEXT,
+        )
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """The prompt for an answer to ``messages``, generation prompt included.
@@ -96,20 +119,57 @@ class ChatTokenizer:
         Each message has a ``role`` (system, user or assistant) and a ``content``.
 
         Raises:
-            ParameterError: no messages, another role, content that is no text, or an order that the template refuses.
+            ParameterError: no messages, another role, content that is no text, an order that the template refuses, or
+                more text than the model's context can hold.
+            ModelUnavailableError: the template fails on this conversation.
         """
         checked = _checked(messages)
         mark = _unused_mark(message["content"] for message in checked)
         hidden = [{**message, "content": self._hide_specials(message["content"], mark)} for message in checked]
+        return tuple(self._encode_rendered(self._render(hidden), mark))
+
+    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """The template's text, at most as long as the context could hold."""
+        pieces: list[str] = []
+        length = 0
         try:
-            rendered = self._template.render(
-                messages=hidden, tools=None, documents=None, add_generation_prompt=True, **self._special_names
-            )
-        except TemplateError as error:
+            for piece in self._template.generate(
+                messages=messages, tools=None, documents=None, add_generation_prompt=True, **self._special_names
+            ):
+                pieces.append(piece)
+                length += len(piece)
+                if length > self._max_chars:  # encoding it would take minutes, and it could not fit
+                    break
+        except _RefusedError as error:
             raise ParameterError(
                 f"The model's chat template refuses this conversation: {error}. Change the order of the messages."
             ) from error
-        return tuple(self._encode_rendered(rendered, mark))
+        except Exception as error:  # a template is a program: it can fail in every way that Python knows
+            raise ModelUnavailableError(
+                f"The model's chat template fails ({type(error).__name__}: {shown(str(error))}), so this conversation "
+                f"cannot be put to the model. {_REPAIR}"
+            ) from error
+        if length > self._max_chars:
+            raise ParameterError(
+                f"The conversation has more than {self._max_chars} characters with the model's chat template, which is "
+                "more than its context can hold. Shorten it."
+            )
+        return "".join(pieces)
+
+    def _refuse_broken_template(self) -> None:
+        try:
+            rendered = self._render([{"role": "user", "content": _PROBE}])
+        except ParameterError as error:
+            if isinstance(error.__cause__, _RefusedError):
+                return  # a template that wants another beginning: only the real conversation can tell
+            raise ModelUnavailableError(
+                f"The model's chat template makes more text out of an empty conversation than its context can hold. "
+                f"{_REPAIR}"
+            ) from error
+        if _PROBE not in rendered:
+            raise ModelUnavailableError(
+                f"The model's chat template leaves the message out, so the model would never see it. {_REPAIR}"
+            )
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of plain text; names of special tokens in it are text as well, lone surrogates become U+FFFD."""
@@ -130,7 +190,12 @@ class ChatTokenizer:
         if added is not None:
             return added
         symbols = self._tokenizer.id_to_token(token_id)
-        return b"" if symbols is None else bytes(map(_byte_of_symbol().__getitem__, symbols))
+        if symbols is None:
+            return b""
+        alphabet = _byte_of_symbol()
+        if not all(symbol in alphabet for symbol in symbols):
+            return symbols.encode()  # as the tokenizer's own decoder does with a token in plain text
+        return bytes(alphabet[symbol] for symbol in symbols)
 
     def token_text(self, token_id: int) -> str:
         """What to show for one token: its text, a special token's name, U+FFFD for a part of a character."""
@@ -192,27 +257,36 @@ def _compile(template: str) -> Any:
     environment.globals["raise_exception"] = _raise_template_error
     try:
         return environment.from_string(template)
-    except TemplateError as error:
+    except Exception as error:  # the compiler runs constant parts
         raise ModelUnavailableError(
-            f"The model's chat template is broken ({error}), so no conversation can be put to it. "
-            "Fetch the model again or use another one."
+            f"The model's chat template is broken ({type(error).__name__}: {shown(str(error))}), so no conversation "
+            f"can be put to the model. {_REPAIR}"
         ) from error
 
 
-def _raise_template_error(message: str) -> None:
-    raise TemplateError(message)
+def _raise_template_error(message: object) -> None:
+    raise _RefusedError(str(message))
 
 
 def _template_source(folder: Path, settings: Mapping[str, Any]) -> str:
     path = folder / "chat_template.jinja"
-    source = path.read_text(encoding="utf-8") if path.exists() else settings.get("chat_template")
+    try:
+        source = path.read_text(encoding="utf-8") if path.exists() else settings.get("chat_template")
+    except (OSError, ValueError) as error:
+        raise ModelUnavailableError(f"{path} cannot be read ({error}). {way_to_repair(folder)}") from error
     if not isinstance(source, str) or not source:
-        raise ValueError("it has no chat template; use an instruction-tuned model")
+        raise ModelUnavailableError(f"The model in {folder} has no chat template. Use an instruction-tuned model.")
     return source
 
 
-def _token_name(value: Any) -> str:
-    return value["content"] if isinstance(value, dict) else str(value)
+def _token_name(name: str, value: Any) -> str:
+    text = value.get("content") if isinstance(value, dict) else value
+    if not isinstance(text, str):
+        raise ModelUnavailableError(
+            f"The model's tokenizer_config.json: {name} is {shown(value)}; it must be a text, or an object with the "
+            "text as its content. Use a complete Hugging Face folder."
+        )
+    return text
 
 
 def _checked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from dspark_core.errors import ModelUnavailableError
+from dspark_core.storage import way_to_repair
 
 
 def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -20,8 +21,7 @@ def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
     paths = sorted(folder.glob("*.safetensors"))
     if not paths:
         raise ModelUnavailableError(
-            f"{folder} holds no *.safetensors file, so there are no weights to load. "
-            "Fetch the model again or name a complete Hugging Face folder."
+            f"{folder} holds no *.safetensors file, so there are no weights to load. {way_to_repair(folder)}"
         )
     for path in paths:
         try:
@@ -30,6 +30,6 @@ def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
                     tensors[name] = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
             raise ModelUnavailableError(
-                f"{path} is broken ({error}), so the model cannot be loaded. Delete {folder} and fetch it again."
+                f"{path} is broken ({error}), so the model cannot be loaded. {way_to_repair(folder)}"
             ) from error
     return tensors

@@ -18,7 +18,19 @@ def test_no_file_means_every_token(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", '{"token_ids": []}', '{"token_ids": [1, 1]}', '{"token_ids": [6]}', '{"token_ids": ["a"]}'],
+    [
+        "[" * 100_000,
+        "5",
+        '{"token_ids": 5}',
+        '{"token_ids": [Infinity]}',
+        "",
+        "[]",
+        "{}",
+        '{"token_ids": []}',
+        '{"token_ids": [1, 1]}',
+        '{"token_ids": [6]}',
+        '{"token_ids": ["a"]}',
+    ],
 )
 def test_a_broken_or_foreign_file_is_refused_by_name(tmp_path, content):
     (tmp_path / FILE_NAME).write_text(content)

@@ -48,6 +48,26 @@ def test_cut_files_are_said(tiny_gguf, tmp_path, keep):
         convert_gguf(broken, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.attention.head_count", 0),
+        ("llama.attention.layer_norm_rms_epsilon", float("nan")),
+        ("llama.rope.freq_base", float("inf")),
+        ("llama.embedding_length", 0),
+        ("llama.block_count", 0),
+        ("llama.context_length", 0),
+        ("tokenizer.ggml.eos_token_id", 10**6),
+        ("general.architecture", ["llama"]),
+    ],
+)
+def test_impossible_fields_are_refused(tiny_gguf, tmp_path, monkeypatch, key, value):
+    read = gguf.ReaderField.contents
+    monkeypatch.setattr(gguf.ReaderField, "contents", lambda field: value if field.name == key else read(field))
+    with pytest.raises(ModelUnavailableError):
+        convert_gguf(tiny_gguf, tmp_path)
+
+
 def test_other_architectures_are_refused(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "gemma")
     writer.write_header_to_file()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -203,6 +205,59 @@ def test_bf16_stays_near_float32(tiny_target, tiny_state, tiny_config):
 def test_what_is_not_computed_is_refused_by_name(tiny_config, change, name):
     with pytest.raises(ModelUnavailableError, match=name):
         LlamaConfig.from_dict(tiny_config | change)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("hidden_size", [math.inf, math.nan, 0, -1, 2**40, 10**400, "32", True, [32], None]),
+        ("num_attention_heads", [0, -4, 2.5, math.inf]),
+        ("num_key_value_heads", [-2, 3, {}]),
+        ("head_dim", [-8, "x", 10**9]),
+        ("num_hidden_layers", [0, -1, 10**7]),
+        ("max_position_embeddings", [-3, 0, 10**9]),
+        ("vocab_size", [0, math.inf]),
+        ("intermediate_size", [0, {}]),
+        ("eos_token_id", [{}, "2", [2, {}], -1, 97, True, 2.0]),
+        ("rms_norm_eps", [0, -1e-5, math.nan, math.inf, "1e-5", 10**400]),
+        ("tie_word_embeddings", ["false", 1]),
+        ("rope_scaling", ["x", 3, [1]]),
+        ("rope_parameters", ["x", [1]]),
+    ],
+)
+def test_impossible_values_of_a_configuration_are_refused_by_name(tiny_config, name, values):
+    for value in values:
+        config = {key: old for key, old in tiny_config.items() if key != "head_dim"} | {name: value}
+        with pytest.raises(ModelUnavailableError, match=name):
+            LlamaConfig.from_dict(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"rope_theta": 0}, "rope_theta"),
+        ({"rope_theta": -5}, "rope_theta"),
+        ({"rope_theta": math.nan}, "rope_theta"),
+        ({"rope_type": 5}, "rope_type"),
+        ({"rope_type": "llama3", "factor": 0}, "factor"),
+        ({"rope_type": "llama3"}, "original_max_position_embeddings"),
+        ({"rope_type": "llama3", "low_freq_factor": 4.0}, "high_freq_factor"),
+        ({"rope_type": "llama3", "original_max_position_embeddings": 0}, "original_max_position_embeddings"),
+    ],
+)
+def test_impossible_rotary_positions_are_refused_by_name(tiny_config, changes, name):
+    rope = {"rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0} | changes
+    with pytest.raises(ModelUnavailableError, match=name):
+        LlamaConfig.from_dict(tiny_config | {"rope_parameters": rope})
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "null", "{", "[" * 100_000, "\xff"])
+def test_a_config_file_that_is_no_object_is_refused_and_never_to_be_deleted(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(ModelUnavailableError, match=r"config\.json") as refusal:
+        LlamaConfig.from_json(tmp_path / "config.json")
+    assert "elete" not in str(refusal.value)
+    assert "etch" not in str(refusal.value)
 
 
 def test_both_spellings_of_rope_are_read(tiny_config):

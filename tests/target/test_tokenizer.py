@@ -117,9 +117,53 @@ def test_what_a_template_refuses_is_said():
 
 
 def test_templates_run_in_a_sandbox():
-    tokenizer = ChatTokenizer(byte_tokenizer(), "{{ messages.__class__.__mro__ }}", {})
-    with pytest.raises(ParameterError, match="refuses"):
-        tokenizer.encode_chat(user("x"))
+    with pytest.raises(ModelUnavailableError, match="SecurityError"):
+        ChatTokenizer(byte_tokenizer(), "{{ messages.__class__.__mro__ }}", {})
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ('{{ 1 + "a" }}', "TypeError"),
+        ("{{ 1/0 }}", "ZeroDivisionError"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "RecursionError"),
+        ("{{ persona.name }}", "'persona' is undefined"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "template is broken"),
+        ("", "leaves the message out"),
+        ("You are helpful.", "leaves the message out"),
+        ('{{ "x" * 100000000 }}', "more text out of an empty conversation"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}some words {% endfor %}{% endfor %}", "more text"),
+    ],
+)
+def test_a_template_that_cannot_serve_is_refused_at_once_as_the_models_fault(template, reason):
+    with pytest.raises(ModelUnavailableError, match=reason):
+        ChatTokenizer(byte_tokenizer(), template, {}, max_context=100)
+
+
+def test_a_template_that_fails_on_one_conversation_only_is_said_there():
+    template = "{{ messages[-1].content }}{% if messages | length > 1 %}{{ 1/0 }}{% endif %}"
+    tokenizer = ChatTokenizer(byte_tokenizer(), template, {})
+    assert tokenizer.encode_chat(user("x"))
+    with pytest.raises(ModelUnavailableError, match="ZeroDivisionError"):
+        tokenizer.encode_chat(user("x") * 2)
+
+
+def test_text_that_cannot_fit_is_refused_before_it_is_encoded(monkeypatch):
+    tokenizer = ChatTokenizer(byte_tokenizer(), TEMPLATE, {}, max_context=100)
+    limit = 100 * len("<|endoftext|>")
+    assert tokenizer.encode_chat(user("x" * (limit - 100)))
+    monkeypatch.setattr(tokenizer, "_encode_rendered", None)
+    with pytest.raises(ParameterError, match=f"more than {limit} characters"):
+        tokenizer.encode_chat(user("x" * limit))
+
+
+def test_a_vocabulary_with_plain_text_is_read_as_its_own_decoder_does():
+    other = Tokenizer(models.BPE(vocab={"你好": 0, "\u0120a": 1}, merges=[]))
+    other.decoder = decoders.ByteLevel()
+    tokenizer = ChatTokenizer(other, TEMPLATE, {})
+    assert (
+        [tokenizer.token_bytes(i).decode() for i in (0, 1)] == [other.decode([0]), other.decode([1])] == ["你好", " a"]
+    )
 
 
 def test_message_text_is_no_template(bytes_only):
@@ -151,6 +195,35 @@ def test_folders_are_read_and_broken_ones_said(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ModelUnavailableError, match="cannot be read"):
         ChatTokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("config.json", "[]", r"config\.json holds a list"),
+        ("config.json", '{"eos_token_id": {}}', "eos_token_id"),
+        ("config.json", '{"eos_token_id": [-1]}', "eos_token_id"),
+        ("config.json", '{"eos_token_id": "2"}', "eos_token_id"),
+        ("config.json", "[" * 100_000, "nested too deeply"),
+        ("tokenizer.json", "[" * 100_000, "cannot be read"),
+        ("tokenizer_config.json", "[]", r"tokenizer_config\.json holds a list"),
+        ("tokenizer_config.json", "[" * 100_000, "nested too deeply"),
+        ("tokenizer_config.json", "{}", "no chat template"),
+        ("tokenizer_config.json", '{"chat_template": "x", "eos_token": {"x": 1}}', "eos_token"),
+        ("tokenizer_config.json", '{"chat_template": "x", "bos_token": 5}', "bos_token"),
+        ("chat_template.jinja", b"\xff", "cannot be read"),
+    ],
+)
+def test_a_broken_file_of_a_users_own_folder_is_named_and_never_to_be_deleted(tmp_path, file, content, reason):
+    (tmp_path / "tokenizer.json").write_text(byte_tokenizer().to_str())
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    ChatTokenizer.load(tmp_path)
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ModelUnavailableError, match=reason) as refusal:
+        ChatTokenizer.load(tmp_path)
+    assert "elete" not in str(refusal.value)
+    assert "etch" not in str(refusal.value)
 
 
 @pytest.mark.slow
