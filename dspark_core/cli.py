@@ -9,18 +9,22 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from dspark_core import __version__
 from dspark_core.errors import DSparkError
-from dspark_core.terminal import printable
+from dspark_core.terminal import open_missing_streams, printable, tell
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 FAILED = 1
 REFUSED = 2
+
+_SILENT = logging.NullHandler()
 
 COMMANDS = {
     "infer": ("dspark_core.infer", "answer one prompt, as text or as JSON events"),
@@ -34,30 +38,56 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (see the module) and never shows a traceback for a `DSparkError`."""
     words = list(sys.argv[1:] if argv is None else argv)
+    open_missing_streams()
     _never_fail_to_encode()
+    _choose_log()
+    try:
+        return _run(words)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _flush_or_discard(stream)
+
+
+def _run(words: Sequence[str]) -> int:
     try:
         options = parse(words)
         code: int = options.run(options)
         sys.stdout.flush()
         return code
     except DSparkError as error:
-        sys.stderr.write(f"dspark: {printable(str(error))}\n")
+        tell(f"dspark: {printable(str(error))}\n")
         return REFUSED
     except KeyboardInterrupt:
-        sys.stderr.write("dspark: interrupted.\n")
+        tell("dspark: interrupted.\n")
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_output()
+        _discard(sys.stdout)
         return BROKEN_PIPE
     except OSError as error:
-        sys.stderr.write(f"dspark: the system refused: {printable(str(error))}\n")
-        _discard_output()
+        tell(f"dspark: the system refused: {printable(str(error))}\n")
+        _discard(sys.stdout)
         return FAILED
 
 
-def _discard_output() -> None:
-    """Python flushes stdout once more at its end: give it a place where that cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _choose_log() -> None:
+    """A user has the reason in the answer's own error; the traceback in the log is for who asks with DSPARK_DEBUG=1."""
+    log = logging.getLogger("dspark_core")
+    if os.environ.get("DSPARK_DEBUG") == "1":
+        log.removeHandler(_SILENT)
+    else:
+        log.addHandler(_SILENT)
+
+
+def _flush_or_discard(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Python flushes the streams once more at its end: give this one a place where that cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _never_fail_to_encode() -> None:

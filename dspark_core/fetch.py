@@ -9,6 +9,7 @@ from pathlib import Path
 from dspark_core.cache import ensure_model
 from dspark_core.catalog import CATALOG
 from dspark_core.storage import Progress, folder_size, read_source
+from dspark_core.terminal import tell
 
 _BAR_WIDTH = 30
 
@@ -50,8 +51,7 @@ class ProgressBar:
 
     def __init__(self) -> None:
         """Use stderr as it is now."""
-        self._stream = sys.stderr
-        self._redraws = self._stream.isatty()
+        self._redraws = sys.stderr.isatty()
         self._last = ""
 
     def __call__(self, stage: str, fraction: float) -> None:
@@ -59,15 +59,14 @@ class ProgressBar:
         if self._redraws:
             filled = round(_BAR_WIDTH * fraction)
             text = f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {100 * fraction:3.0f} %  {stage}"
-            self._stream.write("\r" + text.ljust(len(self._last)))
+            tell("\r" + text.ljust(len(self._last)))
         else:
             text = stage.split(":")[0]  # without the running figures
             if text != self._last:
-                self._stream.write(text + "\n")
-        self._stream.flush()
+                tell(text + "\n")
         self._last = text
 
     def close(self) -> None:
         """End the line of the bar."""
         if self._redraws and self._last:
-            self._stream.write("\n")
+            tell("\n")

@@ -22,17 +22,22 @@ from dspark_core.options import (
     schedule_from,
 )
 from dspark_core.telemetry import Summary, Telemetry
-from dspark_core.terminal import printable, write_text
+from dspark_core.terminal import printable, tell, write_text
 
 if TYPE_CHECKING:
     from dspark_core.engine import Generation
 
+_DRAFTERS = ("dspark", "dflash", "none")
 _EXIT_CODES = {"stop": 0, "length": 0, "cancelled": 130, "error": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``python -m dspark_core infer``."""
-    parser.add_argument("--prompt", required=True, help="what to answer; - reads it from standard input")
+    parser.add_argument(
+        "--prompt",
+        required=True,
+        help="what to answer; - reads it from standard input; write --prompt=TEXT where it begins with a dash",
+    )
     parser.add_argument("--system", default=None, help="system prompt (default: the model's own)")
     parser.add_argument("--json", action="store_true", help="one JSON event a line instead of text")
     parser.add_argument(
@@ -50,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer the prompt; returns the exit code. Raises the DSparkError family before the first event."""
     sampling, schedule = sampling_from(options, tuple(options.stop)), schedule_from(options)
+    if options.drafter not in (None, *_DRAFTERS):
+        raise ParameterError(f"There is no drafter named {options.drafter!r}. Choose one of: {', '.join(_DRAFTERS)}.")
     messages = _messages(options)
     from dspark_core.loading import open_session  # torch is slow to import: first the checks that need none
 
@@ -63,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         drafter = options.drafter or session.default_drafter
         if not options.drafter and drafter == "none":
-            sys.stderr.write(f"dspark: no drafter for {session.info.model} here, so this is plain decoding.\n")
+            tell(f"dspark: no drafter for {session.info.model} here, so this is plain decoding.\n")
         request = session.request(messages, sampling, schedule, drafter)
         with session.engine.submit(request) as generation:
             return _show(generation, as_json=options.json)
@@ -72,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _messages(options: argparse.Namespace) -> list[dict[str, str]]:
-    prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
+    prompt = sys.stdin.buffer.read().decode("utf-8-sig", "replace") if options.prompt == "-" else options.prompt
     if not prompt.strip():
         raise ParameterError("The prompt is empty. Write something to answer.")
     system = [] if options.system is None else [{"role": "system", "content": options.system}]
@@ -90,7 +97,7 @@ def _show(generation: Generation, *, as_json: bool) -> int:
                 seed = event.seed
             elif isinstance(event, Finished):
                 if not as_json:
-                    sys.stderr.write(_closing_line(event, telemetry.summary(), seed) + "\n")
+                    tell(_closing_line(event, telemetry.summary(), seed) + "\n")
                 return _EXIT_CODES[event.finish_reason]
     raise AssertionError("the engine's stream ended without a Finished event")
 

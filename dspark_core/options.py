@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dspark_core.params import SamplingParams, ScheduleParams
+from dspark_core.scheduling import policy_named
 
 _SAMPLING = SamplingParams()
 _SCHEDULE = ScheduleParams()
@@ -53,7 +54,8 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_new_tokens: int
 
 
 def schedule_from(options: argparse.Namespace) -> ScheduleParams:
-    """The schedule asked for. Raises ParameterError."""
+    """The schedule asked for. Raises ParameterError, also for a policy that does not exist."""
+    policy_named(options.policy)
     return ScheduleParams(options.policy, options.l_min, options.l_max, options.threshold)
 
 

@@ -129,6 +129,36 @@ def test_plain_decoding_for_want_of_a_drafter_is_said(opened, monkeypatch, capsy
     assert opened[0].asked[3] == "none"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["infer", "--prompt", "x", "--policy", "coin"],
+        ["bench", "--policy", "coin"],
+        ["infer", "--prompt", "x", "--drafter", "eagle9"],
+    ],
+)
+def test_names_that_exist_nowhere_are_refused_before_the_model_loads(opened, words, capsys):
+    assert main(words) == 2
+    assert opened == []
+    assert "Choose one of: " in capsys.readouterr().err
+
+
+def test_help_says_how_to_ask_what_begins_with_a_dash(opened, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["infer", "--help"])
+    assert "--prompt=TEXT" in capsys.readouterr().out
+    assert main(["infer", "--prompt=-x", "--max-new-tokens", "2"]) == 0
+    assert opened[0].asked[0][0]["content"] == "-x"
+    capsys.readouterr()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(opened, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfhello")))
+    assert main(["infer", "--prompt", "-", "--max-new-tokens", "2"]) == 0
+    assert opened[0].asked[0][0]["content"] == "hello"
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name, capsys):
     with pytest.raises(SystemExit, match="0"):
@@ -236,6 +266,61 @@ def test_a_full_disk_is_a_message_and_code_1():
     assert b"No space left on device" in done.stderr
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
+
+
+def _with_closed(streams, *words):
+    """The toy program with streams closed as a shell does it (``2>&-``)."""
+    closed = " ".join({"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-"}[name] for name in streams)
+    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", TOY_PROGRAM, *words]
+    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell closes the streams")
+@pytest.mark.parametrize("streams", [["stderr"], ["stdin"], ["stdin", "stderr"]])
+def test_closed_streams_cost_no_answer(streams):
+    words = [*INFER, "--max-new-tokens", "40"]
+    done = _with_closed(streams, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == _with_closed([], *words).stdout != b""
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell closes the streams")
+def test_without_an_output_the_answer_goes_nowhere_in_peace():
+    done = _with_closed(["stdout"], *INFER, "--max-new-tokens", "4")
+    assert done.returncode == 0
+    assert b"4 tokens in" in done.stderr
+    assert b"Traceback" not in done.stderr
+    everything = _with_closed(["stdin", "stdout", "stderr"], *INFER, "--max-new-tokens", "4")
+    assert (everything.returncode, everything.stdout, everything.stderr) == (0, b"", b"")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell closes the streams")
+def test_a_prompt_from_a_closed_input_is_empty():
+    done = _with_closed(["stdin"], "infer", "--prompt", "-")
+    assert done.returncode == 2
+    assert b"The prompt is empty" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_remarks_that_cannot_be_written_cost_no_answer():
+    words = [sys.executable, "-c", TOY_PROGRAM, *INFER, "--max-new-tokens", "40"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, timeout=60, check=False)
+    assert done.returncode == 0
+    assert done.stdout
+
+
+@pytest.mark.parametrize(("debug", "shown"), [("0", False), ("1", True)])
+def test_a_failed_round_shows_its_traceback_only_to_who_asks_for_it(debug, shown):
+    failing = TOY_PROGRAM.replace("    time.sleep(0.01)", "    raise RuntimeError('the device fell off')")
+    assert failing != TOY_PROGRAM
+    words = [sys.executable, "-c", failing, *INFER]
+    done = subprocess.run(words, capture_output=True, env=os.environ | {"DSPARK_DEBUG": debug}, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"the device fell off" in done.stderr
+    assert (b"Traceback" in done.stderr) is shown
 
 
 def test_a_terminal_that_cannot_encode_gets_escapes_instead_of_an_error():

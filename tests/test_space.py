@@ -124,6 +124,55 @@ def test_a_broken_spacefile_is_refused_with_the_reason(checkout, change, message
         read_spacefile(checkout)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  title: DSpark Playground\n", "", "card: the key 'title' is missing"),
+        ("  title: DSpark Playground\n", "  title: [x]\n", "card: title is"),
+        ("  suggested: cpu-basic", "  other: cpu-basic", "hardware: the key 'suggested' is missing"),
+        ("  - name: smollm2-135m\n    hub_id: Hugging", "  - foo\n  - hub_id: Hugging", "models has 'foo'"),
+        ("    hub_id: HuggingFaceTB/SmolLM2-135M-Instruct\n", "", "models: the key 'hub_id' is missing"),
+        ("card:", "card: " + "[" * 100_000, "cannot be read as YAML"),
+        ("port: 7860", "port: !!int ''", "cannot be read as YAML"),
+        ("pinned: false", "pinned: !!bool x", "cannot be read as YAML"),
+        ("pinned: false", "pinned: !!timestamp x", "cannot be read as YAML"),
+    ],
+)
+def test_a_spacefile_that_lacks_what_a_host_needs_is_refused_with_the_reason(checkout, old, new, message, capsys):
+    path = checkout / "Spacefile"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert main(["space", "--root", str(checkout)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("pyproject.toml", b"[project", "cannot be read as TOML"),
+        ("pyproject.toml", b"\xff", "cannot be read as TOML"),
+        ("pyproject.toml", b"x = " + b"[" * 100_000, "cannot be read as TOML"),
+        ("pyproject.toml", b"", "'dependencies' is missing"),
+        ("pyproject.toml", b"project = 5", "project is 5"),
+        ("pyproject.toml", b"[project]\nname = 'x'", "'dependencies' is missing"),
+        ("pyproject.toml", b"[project]\ndependencies = [5]", "dependencies is [5]"),
+        ("README.md", b"# \xff", "Save it as UTF-8"),
+        ("Spacefile", b"\xff", "cannot be read as YAML"),
+    ],
+)
+def test_a_broken_source_file_is_refused_with_the_reason(checkout, name, content, message, capsys):
+    (checkout / name).write_bytes(content)
+    assert main(["space", "--root", str(checkout)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_made_file_that_is_no_text_is_out_of_date_and_written_anew(checkout):
+    (checkout / "requirements.txt").write_bytes(b"\xff")
+    assert main(["space", "--root", str(checkout), "--write"]) == 0
+    assert (checkout / "requirements.txt").read_bytes() == (ROOT / "requirements.txt").read_bytes()
+
+
 def test_an_open_front_matter_is_refused(checkout):
     (checkout / "README.md").write_text("---\ntitle: x\n", encoding="utf-8")
     with pytest.raises(SpacefileError, match="never closes it"):

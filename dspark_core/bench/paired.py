@@ -12,6 +12,7 @@ from dspark_core.bench.lanes import Lane, Run
 from dspark_core.params import SamplingParams
 
 WARM_UP_TOKENS = 16
+NUM_SEEDS = 2**63  # seeds run from 0 up to this
 _RESAMPLES = 2000
 
 
@@ -47,12 +48,13 @@ def race(
     """Runs by lane, in the order of the cases.
 
     The lane that goes first changes from prompt to prompt, so that a machine that slows down or heats up treats all
-    lanes alike. With a temperature, prompt i has the seed ``sampling.seed + i`` in every lane.
+    lanes alike. With a temperature, prompt i has the seed ``sampling.seed + i`` in every lane; after the largest seed
+    comes 0.
     """
     _warm_up(lanes, cases[0], sampling, progress)
     runs: dict[str, list[Run]] = {lane.name: [] for lane in lanes}
     for index, case in enumerate(cases):
-        seeded = replace(sampling, seed=(sampling.seed or 0) + index)
+        seeded = replace(sampling, seed=((sampling.seed or 0) + index) % NUM_SEEDS)
         for lane in rotated(lanes, index):
             progress(f"{case.kind} {index + 1}/{len(cases)}: {lane.name}", index / len(cases))
             runs[lane.name].append(lane.run(case.prompt_ids, seeded))

@@ -42,7 +42,7 @@ def packaged(name: str) -> list[Prompt]:
 def from_file(path: Path) -> list[Prompt]:
     """The prompts of a file. Raises ParameterError when it cannot be read or a line is no prompt."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ParameterError(f"The prompts in {path} cannot be read: {error}.") from error
     prompts = _parse(text.split("\n"), path.stem, str(path))

@@ -62,6 +62,12 @@ def test_every_lane_answers_every_prompt_in_rotating_order_after_a_warm_up_that_
     assert [ids for _, ids, _ in measured[::3]] == [(0,), (1,), (2,), (3,)]
 
 
+def test_seeds_begin_again_after_the_largest_one():
+    log = []
+    race([ScriptedLane("a", log)], [Case("chat", (1,))] * 3, SamplingParams(temperature=1.0, seed=2**63 - 1))
+    assert [sampling.seed for _, _, sampling in log[1:]] == [2**63 - 1, 0, 1]
+
+
 def test_rotation_keeps_every_lane():
     assert [rotated([1, 2, 3], by) for by in (0, 1, 5)] == [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 
@@ -112,6 +118,12 @@ def test_the_packaged_prompts_are_many_distinct_and_well_formed(name):
     assert len(prompts) >= (6 if name == "chinese" else 24)
     assert len({prompt.text for prompt in prompts}) == len(prompts)
     assert all(10 <= len(prompt.text) <= 600 and prompt.kind == name for prompt in prompts)
+
+
+def test_a_prompt_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"turns": ["one"]}\n')
+    assert from_file(path) == [Prompt("mine", "one")]
 
 
 def test_a_prompt_file_in_deepspecs_format_is_read_and_later_turns_are_counted(tmp_path):
