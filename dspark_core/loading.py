@@ -20,6 +20,7 @@ from dspark_core.drafters.none import NoneDrafter
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.engine import Engine
 from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
+from dspark_core.fields import shown
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.scheduling import POLICIES
 from dspark_core.scheduling.load import open_load_sensor
@@ -87,6 +88,7 @@ class Session:
 
         Raises:
             ParameterError: an empty last message, a role or text the template refuses, a prompt beyond the context.
+            ModelUnavailableError: the model's chat template fails on this conversation.
         """
         if not messages or not str(messages[-1].get("content", "")).strip():
             raise ParameterError("The prompt is empty. Write something to answer.")
@@ -139,17 +141,23 @@ def open_session(
     report = progress or no_progress
     torch_device = choose_device(device)
     torch_dtype = choose_dtype(dtype, torch_device)
+    found = find_model(model)
+    _checkpoint_folder(found, draft_model)  # an unknown drafter is refused before anything is fetched or loaded
     folder = ensure_model(model, lambda stage, fraction: report(stage, 0.8 * fraction))
     report("Loading the model", 0.85)
     tokenizer = ChatTokenizer.load(folder)
-    found = find_model(model)
     target = LlamaTarget.load(
         folder,
         dtype=torch_dtype,
         device=torch_device,
-        name=found.name if isinstance(found, ModelEntry) else folder.name,
+        name=found.name if isinstance(found, ModelEntry) else folder.resolve().name,
         stop_token_ids=tokenizer.stop_token_ids,
     )
+    if tokenizer.vocab_size > target.vocab_size:
+        raise ModelUnavailableError(
+            f"The tokenizer in {folder} has {tokenizer.vocab_size} tokens, the model only {target.vocab_size}: they do "
+            "not belong together. Take tokenizer.json and config.json of one and the same model."
+        )
     report("Loading the drafter", 0.95)
     session = Session(target, tokenizer, load_drafters(found, draft_model, target))
     report("Ready", 1.0)
@@ -186,9 +194,9 @@ def _checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | Non
         return CHECKPOINTS / name if name else None
     names = sorted(path.name for path in CHECKPOINTS.glob("*") if (path / "config.json").is_file())
     folder = CHECKPOINTS / draft_model if draft_model in names else Path(os.path.expanduser(draft_model))
-    if not draft_model or not folder.is_dir():
+    if not draft_model or not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
         raise ModelUnavailableError(
-            f"There is no drafter {draft_model!r}. Say 'auto', 'none', a folder with config.json and "
+            f"There is no drafter {shown(draft_model)}. Say 'auto', 'none', a folder with config.json and "
             f"model.safetensors, or one of the shipped ones: {', '.join(names) or 'none ships'}."
         )
     return folder

@@ -47,7 +47,7 @@ def test_a_prompt_beyond_the_context_is_refused_with_its_length(dspark):
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"main_model": "gpt-9"}, "gpt-9"), ({"draft_model": "/nowhere/at/all"}, "no drafter '/nowhere/at/all'")],
+    [({"main_model": "gpt-9"}, "gpt-9"), ({"draft_model": "/nowhere/at/all"}, "/nowhere/at/all")],
 )
 def test_unknown_models_are_refused_by_name(options, says):
     with pytest.raises(ModelUnavailableError, match=says):
