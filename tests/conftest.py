@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# One thread: two that share busy cores wait for each other at every product, which makes a test minutes long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import torch
 
 TINY_CONFIG = {
