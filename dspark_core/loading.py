@@ -236,7 +236,8 @@ def device_label(device: torch.device) -> str:
     """A device with its hardware's name, for screens and reports."""
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
-    return f"CPU ({cpu_name()}, {torch.get_num_threads()} threads)"
+    threads = torch.get_num_threads()
+    return f"CPU ({cpu_name()}, {threads} thread{'s' if threads > 1 else ''})"
 
 
 def cpu_name() -> str:

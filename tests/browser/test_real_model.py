@@ -18,6 +18,12 @@ from ui.settings import Settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
+LAUNCH = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def test_a_question_is_answered_steered_stopped_and_measured(visit, serve, keep):
@@ -58,7 +64,7 @@ def test_an_unknown_model_is_explained_on_the_page(visit, serve):
 
 def test_app_py_serves_the_page_before_the_model_is_there_and_ends_on_request(visit):
     port = free_port()
-    command = [sys.executable, str(ROOT / "app.py"), "--port", str(port), "--model", "no-such-model"]
+    command = [sys.executable, "-c", LAUNCH, str(ROOT / "app.py"), "--port", str(port), "--model", "no-such-model"]
     app = subprocess.Popen(command, env=os.environ | {"GRADIO_SERVER_NAME": "127.0.0.1"}, cwd=ROOT)
     try:
         address = f"http://127.0.0.1:{port}/"
@@ -83,3 +89,4 @@ def test_app_py_serves_the_page_before_the_model_is_there_and_ends_on_request(vi
             app.wait(30)
         finally:
             app.kill()
+            app.wait()
