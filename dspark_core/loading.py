@@ -178,11 +178,8 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
         dtype = torch.float32 if target.dtype == torch.float16 else target.dtype
         loaded = load_drafter(folder, dtype=dtype, device=target.device)
         vocabulary = read_draft_vocabulary(folder, target.vocab_size)
-        drafters = {
-            "dspark": DSparkDrafter(loaded, target, "dspark", draft_vocabulary=vocabulary),
-            "dflash": DSparkDrafter(loaded, target, "dflash", draft_vocabulary=vocabulary),
-            **drafters,
-        }
+        dspark = DSparkDrafter(loaded, target, "dspark", draft_vocabulary=vocabulary)
+        drafters = {"dspark": dspark, "dflash": dspark.without_head(), **drafters}
     return drafters
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Literal
 
@@ -76,6 +77,13 @@ class DSparkDrafter:
         self.candidates = min(candidates, target.vocab_size if draft_vocabulary is None else len(draft_vocabulary))
         self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
         self._sequential = SequentialStage(model, biased=name == "dspark")
+
+    def without_head(self) -> DSparkDrafter:
+        """The same drafter as DFlash: its tables are shared, the sequential bias is left out."""
+        dflash = copy(self)
+        dflash.name, dflash.note = "dflash", _NOTES["dflash"]
+        dflash._sequential = SequentialStage(self.model, biased=False)
+        return dflash
 
     def open(self, capacity: int) -> DSparkState:
         """Context keys and values for a request of at most ``capacity`` tokens. Raises ResourceError."""

@@ -174,3 +174,13 @@ def test_the_shipped_drafter_drafts_finite_numbers_in_every_offered_type(dtype, 
     assert len(set(block.token_ids)) > 1
     assert all(0 < probability <= 1 for probability in block.shown_probs)
     assert all(0 < confidence < 1 for confidence in block.confidences)
+
+
+def test_without_its_head_a_drafter_is_dflash_and_itself_unchanged():
+    target, loaded = ToyTarget(), toy_draft_model()
+    dspark, built = DSparkDrafter(loaded, target), DSparkDrafter(loaded, target, "dflash")
+    derived = dspark.without_head()
+    assert (derived.name, derived.note, dspark.name) == ("dflash", built.note, "dspark")
+    blocks = [drafter.open(5).draft(1, 2, SAMPLED, Preset(0, 0)) for drafter in (derived, built, dspark)]
+    assert torch.equal(blocks[0].candidate_probs, blocks[1].candidate_probs)
+    assert not torch.allclose(blocks[0].candidate_probs, blocks[2].candidate_probs)
