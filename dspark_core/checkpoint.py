@@ -33,8 +33,25 @@ class LoadedDrafter:
 
 def expected_shapes(config: DraftConfig) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor that the file of this config must hold."""
-    with torch.device("meta"):
-        shapes = {name: tuple(value.shape) for name, value in Drafter(config).state_dict().items()}
+    with torch.device("meta"):  # no memory, whatever sizes the config claims
+        return _shapes_of(Drafter(config), config)
+
+
+def _sizes_agree(tensors: Mapping[str, Tensor], config: DraftConfig) -> bool:
+    """Whether the file's largest tensors have the config's sizes, so that building the modules cannot ask for more."""
+    last = f"layers.{config.num_hidden_layers - 1}."
+    wanted = {
+        "fc.weight": (config.hidden_size, len(config.target_layer_ids) * config.hidden_size),
+        last + "mlp.gate_proj.weight": (config.intermediate_size, config.hidden_size),
+        last + "self_attn.q_proj.weight": (config.num_attention_heads * config.head_dim, config.hidden_size),
+    }
+    if config.markov_rank:
+        wanted["markov_head.markov_w1.weight"] = (config.vocab_size, config.markov_rank)
+    return all(name in tensors and tuple(tensors[name].shape) == shape for name, shape in wanted.items())
+
+
+def _shapes_of(modules: Drafter, config: DraftConfig) -> dict[str, tuple[int, ...]]:
+    shapes = {name: tuple(value.shape) for name, value in modules.state_dict().items()}
     table = (config.vocab_size, config.hidden_size)
     if not config.embed_tokens_from_target:
         shapes[EMBED_NAME] = table
@@ -63,15 +80,15 @@ def load_drafter(
     of a floating type, or a damaged file.
     """
     config = read_config(path)
-    expected = expected_shapes(config)
     tensors = _read_tensors(path / WEIGHTS_NAME)
-    check_tensors(tensors, expected, path.name)
+    if not _sizes_agree(tensors, config):
+        check_tensors(tensors, expected_shapes(config), path.name)
+    modules = Drafter(config)  # on the CPU: the meta device imports a second's worth of torch
+    check_tensors(tensors, _shapes_of(modules, config), path.name)
     _check_types(tensors, path.name)
     tensors = {name: value.to(device=device, dtype=dtype) for name, value in tensors.items()}
     _check_finite(tensors, path.name)
     embed_tokens, lm_head = tensors.pop(EMBED_NAME, None), tensors.pop(HEAD_NAME, None)
-    with torch.device("meta"):
-        modules = Drafter(config)
     modules.load_state_dict(tensors, assign=True)
     modules.requires_grad_(False)
     modules.eval()
