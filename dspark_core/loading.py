@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +24,10 @@ from dspark_core.fields import shown
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.scheduling import POLICIES
 from dspark_core.scheduling.load import open_load_sensor
-from dspark_core.storage import no_progress
+from dspark_core.storage import Progress, no_progress
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
 
-Progress = Callable[[str, float], None]
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
