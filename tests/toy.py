@@ -91,7 +91,7 @@ class ToyTarget:
                 rows.append(self.next_logits(slot.tokens))
             logits = torch.stack(rows) if want_logits else torch.empty(0, self.vocab_size, dtype=self.dtype)
             features = self._features[list(ids)][:, list(tapped_layers)].flatten(1)
-            outputs.append(TargetOutput(logits, features))
+            outputs.append(TargetOutput(logits, features, self._embedding[list(ids)]))
         return outputs
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:

@@ -34,10 +34,12 @@ class TargetOutput:
     Attributes:
         logits: [n, V], one row for each input token, or [0, V] when none were asked for.
         features: [n, m·H], outputs of the tapped layers, concatenated in the order of the taps.
+        hidden: [n, H], what the LM head reads: the last layer's output after the last norm.
     """
 
     logits: torch.Tensor
     features: torch.Tensor
+    hidden: torch.Tensor
 
 
 class Target(Protocol):

@@ -1,12 +1,11 @@
 """A frozen Llama-architecture model whose one pass serves several requests, ragged and without padding.
 
-Symbols: n tokens of one request, N tokens of all requests in the pass, T tokens in a slot after the pass, H hidden
-size, V vocabulary, D head size, G query heads per key/value head, m tapped layers.
+Symbols: n tokens of one request, N tokens of all requests in the pass, H hidden size, V vocabulary, D head size, m
+tapped layers.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
+from dspark_core.target.attention import Attend, RaggedAttention
 from dspark_core.target.base import KVSlot, TargetOutput
 from dspark_core.target.config import LlamaConfig
 from dspark_core.target.kv_cache import LlamaSlot
@@ -33,17 +33,6 @@ class _Layer:
     mlp_norm: torch.Tensor
     gate_up: Linear
     down: Linear
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One request's rows in a pass: rows ``first`` to ``first + count`` go to positions ``start`` … of ``slot``."""
-
-    slot: LlamaSlot
-    first: int
-    count: int
-    start: int
-    mask: torch.Tensor | None  # [G·n, T]; None for a single row and at the beginning of a text
 
 
 class LlamaTarget:
@@ -205,105 +194,71 @@ class LlamaTarget:
         with torch.inference_mode():
             return self._head(hidden)
 
+    def run_layers(
+        self, ids: torch.Tensor, rotations: tuple[torch.Tensor, torch.Tensor], attend: Attend, taps: tuple[int, ...]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All layers over token ids [N] of one pass, whatever kind of attention serves them.
+
+        Args:
+            ids: token ids [N].
+            rotations: rows [N, 1, D] of `rotary_tables` for the tokens' positions.
+            attend: stores and attends.
+            taps: layers to tap.
+
+        Returns:
+            (final hidden state after the last norm [N, H], tapped outputs [N, m·H]).
+        """
+        hidden = functional.embedding(ids, self._embedding)
+        width = self.hidden_size
+        features = hidden.new_empty(len(ids), len(taps) * width)
+        for index, layer in enumerate(self._layers):
+            projected = layer.query_key_value(self._normalise(hidden, layer.attention_norm))
+            hidden += layer.attention_out(self._attend(projected, rotations, index, attend))
+            gate, up = layer.gate_up(self._normalise(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+            hidden += layer.down(functional.silu(gate).mul_(up))
+            for place, tapped in enumerate(taps):
+                if tapped == index:
+                    features[:, place * width : (place + 1) * width] = hidden
+        return self._normalise(hidden, self._norm), features
+
+    @property
+    def rotary_tables(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(cos, signed sin), each [P, D], in the type that attention is computed in."""
+        return self._cos, self._sin
+
     def _pass(
         self, pieces: list[tuple[LlamaSlot, Sequence[int]]], tapped_layers: tuple[int, ...], want_logits: bool
     ) -> list[TargetOutput]:
-        parts = list(self._parts(pieces))
-        ids = torch.tensor([token for _, tokens in pieces for token in tokens], device=self.device)
-        hidden, features = self._run_layers(ids, parts, tapped_layers)
-        for part in parts:
-            part.slot.length = part.start + part.count
-        counts = [part.count for part in parts]
-        if want_logits:
-            logits = torch.split(self._head(self._normalise(hidden, self._norm)), counts)
-        else:
-            logits = (hidden.new_empty(0, self.vocab_size),) * len(parts)
-        return [TargetOutput(rows, taps) for rows, taps in zip(logits, torch.split(features, counts), strict=True)]
-
-    def _parts(self, pieces: list[tuple[LlamaSlot, Sequence[int]]]) -> Iterator[_Part]:
-        first = 0
-        for slot, tokens in pieces:
-            count = len(tokens)
-            yield _Part(slot, first, count, slot.length, self._causal_mask(count, slot.length))
-            first += count
-
-    def _causal_mask(self, count: int, start: int) -> torch.Tensor | None:
-        if count == 1 or start == 0:
-            return None
-        mask = torch.full((count, start + count), float("-inf"), dtype=self._attention_dtype, device=self.device)
+        counts = [len(tokens) for _, tokens in pieces]
         groups = self.config.num_heads // self.config.num_kv_heads
-        return mask.triu_(start + 1).repeat(groups, 1)
-
-    def _run_layers(
-        self, ids: torch.Tensor, parts: list[_Part], tapped_layers: tuple[int, ...]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(output of the last layer [N, H], tapped outputs [N, m·H])."""
-        hidden = functional.embedding(ids, self._embedding)
-        width = self.hidden_size
-        features = hidden.new_empty(len(ids), len(tapped_layers) * width)
-        cos, sin = self._rotations(parts)
-        for index, layer in enumerate(self._layers):
-            normalised = self._normalise(hidden, layer.attention_norm)
-            projected = layer.query_key_value(normalised)
-            hidden += layer.attention_out(self._attend(projected, cos, sin, index, parts))
-            gate, up = layer.gate_up(self._normalise(hidden, layer.mlp_norm)).chunk(2, dim=-1)
-            hidden += layer.down(functional.silu(gate).mul_(up))
-            for place, tapped in enumerate(tapped_layers):
-                if tapped == index:
-                    features[:, place * width : (place + 1) * width] = hidden
-        return hidden, features
+        attention = RaggedAttention([slot for slot, _ in pieces], counts, groups)
+        ids = torch.tensor([token for _, tokens in pieces for token in tokens], device=self.device)
+        rotations = attention.rows_of(self._cos), attention.rows_of(self._sin)
+        hidden, features = self.run_layers(ids, rotations, attention, tapped_layers)
+        attention.commit()
+        if want_logits:
+            logits = torch.split(self._head(hidden), counts)
+        else:
+            logits = (hidden.new_empty(0, self.vocab_size),) * len(pieces)
+        parts = zip(logits, torch.split(features, counts), torch.split(hidden, counts), strict=True)
+        return [TargetOutput(*part) for part in parts]
 
     def _normalise(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return functional.rms_norm(hidden, (self.hidden_size,), weight, self.config.rms_norm_eps)
 
-    def _rotations(self, parts: list[_Part]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows [N, 1, D] of the rotary tables for the positions of the pass."""
-        cos = [self._cos[part.start : part.start + part.count] for part in parts]
-        sin = [self._sin[part.start : part.start + part.count] for part in parts]
-        if len(parts) == 1:
-            return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
-        return torch.cat(cos).unsqueeze(1), torch.cat(sin).unsqueeze(1)
-
     def _attend(
-        self, projected: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, index: int, parts: list[_Part]
+        self, projected: torch.Tensor, rotations: tuple[torch.Tensor, torch.Tensor], index: int, attend: Attend
     ) -> torch.Tensor:
-        """Rotate, store keys and values, attend: [N, (heads + 2·kv_heads)·D] → [N, heads·D]."""
+        """Rotate, then store and attend: [N, (heads + 2·kv_heads)·D] → [N, heads·D]."""
         config = self.config
         heads, kv_heads, size = config.num_heads, config.num_kv_heads, config.head_dim
+        cos, sin = rotations
         by_head = projected.to(self._attention_dtype).view(-1, heads + 2 * kv_heads, size)
         rotated = by_head[:, : heads + kv_heads]
         swapped = rotated.roll(size // 2, -1).mul_(sin)
         rotated.mul_(cos).add_(swapped)
-        queries = by_head[:, :heads]
         keys_values = by_head[:, heads:].view(-1, 2, kv_heads, size).permute(1, 2, 0, 3)
-        if len(parts) == 1:
-            return self._attend_one(queries, keys_values, index, parts[0]).to(self.dtype)
-        attended = by_head.new_empty(len(projected), heads * size)
-        for part in parts:
-            rows = slice(part.first, part.first + part.count)
-            attended[rows] = self._attend_one(queries[rows], keys_values[:, :, rows], index, part)
-        return attended.to(self.dtype)
-
-    def _attend_one(self, queries: torch.Tensor, keys_values: torch.Tensor, index: int, part: _Part) -> torch.Tensor:
-        """One request: queries [n, heads, D] over its slot, keys_values [2, kv_heads, n, D] stored first."""
-        config = self.config
-        count, kv_heads, size = part.count, config.num_kv_heads, config.head_dim
-        end = part.start + count
-        stored = part.slot.data[index]
-        stored[:, :, part.start : end] = keys_values
-        keys, values = stored[0, :, :end], stored[1, :, :end]
-        if count == 1:  # sees everything; the fused kernel takes the heads of a group as rows
-            one = queries.view(1, kv_heads, -1, size)
-            return functional.scaled_dot_product_attention(one, keys[None], values[None]).view(1, -1)
-        if part.mask is None:  # the beginning of a text
-            mixed = functional.scaled_dot_product_attention(
-                queries.transpose(0, 1)[None], keys[None], values[None], is_causal=True, enable_gqa=True
-            )
-            return mixed[0].transpose(0, 1).reshape(count, -1)
-        grouped = queries.reshape(count, kv_heads, -1, size).permute(1, 2, 0, 3).reshape(kv_heads, -1, size)
-        scores = torch.baddbmm(part.mask, grouped, keys.transpose(1, 2), alpha=1.0 / math.sqrt(size))
-        mixed = torch.bmm(scores.softmax(-1), values)
-        return mixed.view(kv_heads, -1, count, size).permute(2, 0, 1, 3).reshape(count, -1)
+        return attend(index, by_head[:, :heads], keys_values).to(self.dtype)
 
     def _joined(self, outputs: list[TargetOutput], taps: int) -> TargetOutput:
         if len(outputs) == 1:
@@ -311,7 +266,8 @@ class LlamaTarget:
         empty = self._embedding.new_empty
         logits = [empty(0, self.vocab_size), *(output.logits for output in outputs)]
         features = [empty(0, taps * self.hidden_size), *(output.features for output in outputs)]
-        return TargetOutput(torch.cat(logits), torch.cat(features))
+        hidden = [empty(0, self.hidden_size), *(output.hidden for output in outputs)]
+        return TargetOutput(torch.cat(logits), torch.cat(features), torch.cat(hidden))
 
 
 class _Weights:
