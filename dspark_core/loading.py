@@ -102,8 +102,8 @@ class Session:
 
     @property
     def default_drafter(self) -> str:
-        """ "dspark" where there is a checkpoint, else plain decoding."""
-        return "dspark" if "dspark" in self.drafters else "none"
+        """The checkpoint's own drafter where there is one, else plain decoding: the first of the list."""
+        return next(iter(self.drafters))
 
     def close(self) -> None:
         """Stop the engine and the load sensor; safe to repeat."""
@@ -164,7 +164,7 @@ def open_session(
 
 
 def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarget) -> dict[str, Drafter]:
-    """Plain decoding, and "dspark" and "dflash" where a checkpoint is found.
+    """Plain decoding, and "dspark" and "dflash" where a checkpoint is found ("dflash" alone when it has no head).
 
     Raises:
         ModelUnavailableError: the folder that was asked for does not exist.
@@ -177,8 +177,11 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
         dtype = torch.float32 if target.dtype == torch.float16 else target.dtype
         loaded = load_drafter(folder, dtype=dtype, device=target.device)
         vocabulary = read_draft_vocabulary(folder, target.vocab_size)
-        dspark = DSparkDrafter(loaded, target, "dspark", draft_vocabulary=vocabulary)
-        drafters = {"dspark": dspark, "dflash": dspark.without_head(), **drafters}
+        drafter = DSparkDrafter(loaded, target, draft_vocabulary=vocabulary)
+        found = {drafter.name: drafter}
+        if drafter.name == "dspark":
+            found["dflash"] = drafter.without_head()
+        drafters = {**found, **drafters}
     return drafters
 
 

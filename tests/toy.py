@@ -171,8 +171,8 @@ class FixedLoad:
         pass
 
 
-def toy_draft_model(seed: int = 3) -> LoadedDrafter:
-    """A random DSpark drafter (both heads) for the toy target, float64."""
+def toy_draft_model(seed: int = 3, markov_rank: int = 4) -> LoadedDrafter:
+    """A random drafter for the toy target, float64: DSpark with both heads, or without the Markov head (rank 0)."""
     config = DraftConfig(
         hidden_size=HIDDEN,
         intermediate_size=12,
@@ -185,8 +185,8 @@ def toy_draft_model(seed: int = 3) -> LoadedDrafter:
         vocab_size=NUM_TOKENS,
         block_size=2,
         mask_token_id=0,
-        markov_rank=4,
-        enable_confidence_head=True,
+        markov_rank=markov_rank,
+        enable_confidence_head=markov_rank > 0,
         embed_tokens_from_target=True,
         lm_head_from_target=True,
     )
@@ -256,8 +256,8 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
     model = toy_draft_model()
     return {
         "none": NoneDrafter(),
-        "dspark": DSparkDrafter(model, target, "dspark"),
-        "dflash": DSparkDrafter(model, target, "dflash"),
-        "dspark-part": DSparkDrafter(model, target, "dspark", draft_vocabulary=(0, 2)),
+        "dspark": DSparkDrafter(model, target),
+        "dflash": DSparkDrafter(model, target).without_head(),
+        "dspark-part": DSparkDrafter(model, target, draft_vocabulary=(0, 2)),
         "table": TableDrafter(target.vocab_size),
     }

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
-from typing import Literal
 
 import torch
 
@@ -27,11 +26,7 @@ from dspark_core.target.linear import Linear, make_linear, pack_linears
 
 CANDIDATES = 64  # the sequential bias is added, and tokens are drawn, among the K most likely base candidates
 
-DSparkName = Literal["dspark", "dflash"]
-_NOTES = {
-    "dspark": "",
-    "dflash": "No weights of its own yet: this is DSpark's backbone with the sequential head switched off.",
-}
+_BORROWED = "No weights of its own yet: this is DSpark's backbone with the sequential head switched off."
 
 
 class DSparkDrafter:
@@ -40,7 +35,6 @@ class DSparkDrafter:
     Args:
         loaded: trained backbone and heads, on the target's device.
         target: gives the embeddings and the LM head that the checkpoint leaves out, both frozen.
-        name: "dspark", or "dflash" for the backbone without the sequential bias.
         candidates: K; the draft law has no mass elsewhere (drawn from and accepted with the same law: exact).
         draft_vocabulary: the only token ids to draft, in rising order; None for all.
     """
@@ -49,15 +43,14 @@ class DSparkDrafter:
         self,
         loaded: LoadedDrafter,
         target: Target,
-        name: DSparkName = "dspark",
         *,
         candidates: int = CANDIDATES,
         draft_vocabulary: Sequence[int] | None = None,
     ) -> None:
         model, config = loaded.modules, loaded.config
         config.check_fits(hidden_size=target.hidden_size, vocab_size=target.vocab_size, num_layers=target.num_layers)
-        self.name: str = name
-        self.note = _NOTES[name]
+        self.name = "dflash" if model.markov_head is None else "dspark"
+        self.note = ""
         self.num_draft_tokens = config.block_size
         self.tapped_layers = config.target_layer_ids
         self.model = pack_linears(model, skip=("markov_head", "confidence_head"))
@@ -76,12 +69,12 @@ class DSparkDrafter:
             self._lm_head = make_linear(self._head_rows(self._vocabulary))
         self.candidates = min(candidates, target.vocab_size if draft_vocabulary is None else len(draft_vocabulary))
         self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
-        self._sequential = SequentialStage(model, biased=name == "dspark")
+        self._sequential = SequentialStage(model, biased=True)
 
     def without_head(self) -> DSparkDrafter:
         """The same drafter as DFlash: its tables are shared, the sequential bias is left out."""
         dflash = copy(self)
-        dflash.name, dflash.note = "dflash", _NOTES["dflash"]
+        dflash.name, dflash.note = "dflash", _BORROWED
         dflash._sequential = SequentialStage(self.model, biased=False)
         return dflash
 

@@ -21,7 +21,8 @@ def features_of(target, tokens, taps=(0, 2)):
 
 def opened(name="dspark", tokens=(1, 2, 0, 2)):
     target = ToyTarget()
-    drafter = DSparkDrafter(toy_draft_model(), target, name)
+    drafter = DSparkDrafter(toy_draft_model(), target)
+    drafter = drafter if name == "dspark" else drafter.without_head()
     state = drafter.open(20)
     state.observe(tuple(tokens), features_of(target, tokens))
     return drafter, state
@@ -178,9 +179,17 @@ def test_the_shipped_drafter_drafts_finite_numbers_in_every_offered_type(dtype, 
 
 def test_without_its_head_a_drafter_is_dflash_and_itself_unchanged():
     target, loaded = ToyTarget(), toy_draft_model()
-    dspark, built = DSparkDrafter(loaded, target), DSparkDrafter(loaded, target, "dflash")
-    derived = dspark.without_head()
-    assert (derived.name, derived.note, dspark.name) == ("dflash", built.note, "dspark")
-    blocks = [drafter.open(5).draft(1, 2, SAMPLED, Preset(0, 0)) for drafter in (derived, built, dspark)]
-    assert torch.equal(blocks[0].candidate_probs, blocks[1].candidate_probs)
-    assert not torch.allclose(blocks[0].candidate_probs, blocks[2].candidate_probs)
+    dspark = DSparkDrafter(loaded, target)
+    before = dspark.open(5).draft(1, 2, SAMPLED, Preset(0, 0))
+    dflash = dspark.without_head()
+    assert (dflash.name, dspark.name, dspark.note) == ("dflash", "dspark", "")
+    assert "switched off" in dflash.note
+    blocks = [drafter.open(5).draft(1, 2, SAMPLED, Preset(0, 0)) for drafter in (dspark, dflash)]
+    assert torch.equal(blocks[0].candidate_probs, before.candidate_probs)
+    assert not torch.allclose(blocks[0].candidate_probs, blocks[1].candidate_probs)
+
+
+def test_a_checkpoint_without_a_markov_head_is_dflash_of_its_own():
+    headless = toy_draft_model(markov_rank=0)
+    drafter = DSparkDrafter(headless, ToyTarget())
+    assert (drafter.name, drafter.note) == ("dflash", "")
