@@ -1,9 +1,50 @@
-"""Everything that decides a training run; written beside the checkpoint it gives."""
+"""Everything that decides a training run; kept in its work folder, and written beside the checkpoint it gives."""
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from dspark_core.errors import ParameterError
+from dspark_core.fields import LARGEST, read_object, shown
+from dspark_core.modules.config import MAX_BLOCK_SIZE
+from dspark_core.training.files import write_json
+
+SETTINGS_NAME = "settings.json"
+MAX_WORKERS = 64  # below 99, which seeds what the workers share
+_MOST = 10**12
+_WHOLES = {
+    "stage1_anchors": (0, _MOST),
+    "stage2_anchors": (0, _MOST),
+    "seed": (0, 2**63 - 1),  # as torch's generators take it
+    "workers": (1, MAX_WORKERS),
+    "batch_sequences": (1, LARGEST),
+    "batch_predictions": (1, LARGEST),
+    "block_size": (1, MAX_BLOCK_SIZE),
+    "layers": (1, 1024),
+    "markov_rank": (0, LARGEST),
+    "mask_token_id": (0, LARGEST - 1),
+    "common_tokens": (1, LARGEST),
+    "warmup_steps": (0, _MOST),
+    "log_steps": (1, _MOST),
+}
+_NUMBERS = {
+    "hours": (0.0001, 100_000.0),
+    "stage1_share": (0.0, 1.0),
+    "prompt_share": (0.0, 1.0),
+    "cool_weight": (0.001, 1000.0),
+    "stage1_rate": (1e-9, 1.0),  # a step of AdamW is about its rate: at most 1, so finite weights stay finite
+    "stage2_rate": (1e-9, 1.0),
+    "table_rate": (1e-9, 1.0),
+    "weight_decay": (0.0, 1.0),
+    "clip_norm": (0.0001, 10_000.0),
+    "checkpoint_s": (0.0, 1e9),
+    "validate_s": (0.0, 1e9),
+    "held_out_share": (0.0001, 0.9999),
+}
+_MOVABLE = ("hours", "stage1_anchors", "stage2_anchors")
+_BEFORE: dict[str, Any] = {"cool_weight": 1.0}  # what a run did that is older than the setting
+_WAY_OUT = "Give another work folder, or delete this one to begin anew."
 
 
 @dataclass(frozen=True)
@@ -34,7 +75,7 @@ class TrainSettings:
     markov_rank: int = 128
     mask_token_id: int = 4
     common_tokens: int = 8192
-    prompt_share: float = 0.1
+    prompt_share: float = 0.03
     cool_weight: float = 3.0
     stage1_rate: float = 2e-3
     stage2_rate: float = 1e-3
@@ -49,18 +90,87 @@ class TrainSettings:
     held_out_share: float = 0.05
 
     def __post_init__(self) -> None:
-        """Refuse what cannot train."""
-        if self.stage1_anchors < 0 or self.stage2_anchors < 0 or self.stage1_anchors + self.stage2_anchors == 0:
+        """Refuse what cannot train, by name. ParameterError."""
+        for name, (low, high) in _WHOLES.items():
+            self._check(name, (int,), low, high, "a whole number")
+        for name, (least, most) in _NUMBERS.items():
+            if name != "hours" or self.hours is not None:
+                self._check(name, (int, float), least, most, "a number")
+        if type(self.autocast) is not bool:
+            raise ParameterError(f"autocast is {shown(self.autocast)}; it must be true or false.")
+        if self.stage1_anchors + self.stage2_anchors == 0:
+            raise ParameterError("Nothing to train: both stages have 0 anchors. Give one of them some.")
+        if self.stage2_anchors and not self.markov_rank:
             raise ParameterError(
-                f"Nothing to train: stage 1 has {self.stage1_anchors} anchors, stage 2 {self.stage2_anchors}."
+                "markov_rank is 0, and stage 2 trains the Markov head: give 1 or more, or stage 2 no anchors."
             )
-        if len(self.block_lengths) != len(self.block_shares) or max(self.block_lengths) != self.block_size:
+        self._check_blocks()
+
+    def _check(self, name: str, kinds: tuple[type, ...], low: float, high: float, wanted: str) -> None:
+        value = getattr(self, name)
+        if type(value) not in kinds or not low <= value <= high:  # NaN is in no range
+            raise ParameterError(f"{name} is {shown(value)}; it must be {wanted} from {low} to {high}.")
+
+    def _check_blocks(self) -> None:
+        lengths, shares = self.block_lengths, self.block_shares
+        whole = isinstance(lengths, tuple) and all(type(n) is int and n >= 1 for n in lengths)
+        if not whole or max(lengths, default=0) != self.block_size:
             raise ParameterError(
-                f"block_lengths {self.block_lengths} need one share each and γ = {self.block_size} as the longest."
+                f"block_lengths is {shown(lengths)}; it must hold whole numbers from 1 to γ = {self.block_size}, and γ."
             )
-        if self.hours is not None and self.hours <= 0:
-            raise ParameterError(f"hours is {self.hours}; give a time above 0 or leave it out.")
+        numbers = isinstance(shares, tuple) and all(type(x) in (int, float) and 0 <= x <= 1 for x in shares)
+        if not numbers or len(shares) != len(lengths) or not math.isclose(math.fsum(shares), 1, abs_tol=1e-9):
+            raise ParameterError(
+                f"block_shares is {shown(shares)}; it must hold one number from 0 to 1 for each of the "
+                f"{len(lengths)} block_lengths, and they must add up to 1."
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Plain values for JSON; `read_settings` reads them back."""
         return asdict(self)
+
+
+def read_settings(file: Path) -> TrainSettings:
+    """The settings of an earlier run; a setting that is younger than the run has the value that the run then had.
+
+    ParameterError when the file cannot be read, lacks a setting, has an unknown one, or one that cannot train.
+    """
+    stored = read_object(file, ParameterError, _WAY_OUT)
+    if unknown := sorted(stored.keys() - _names()):
+        raise ParameterError(
+            f"{file} has settings that are not known here ({shown(', '.join(unknown))}): another version wrote them. "
+            f"Use that version. {_WAY_OUT}"
+        )
+    if missing := sorted(_names() - stored.keys() - _BEFORE.keys()):
+        raise ParameterError(f"{file} lacks {', '.join(missing)}. {_WAY_OUT}")
+    values: dict[str, Any] = _BEFORE | stored
+    for name in ("block_lengths", "block_shares"):
+        if isinstance(values[name], list):  # JSON knows no tuple
+            values[name] = tuple(values[name])
+    try:
+        return TrainSettings(**values)
+    except ParameterError as error:
+        raise ParameterError(f"{file} cannot be trained with: {error} {_WAY_OUT}") from error
+
+
+def same_run(file: Path, settings: TrainSettings) -> None:
+    """Make sure that a resumed run is the run that was begun, and write `file` for the runs that continue it.
+
+    Only the end (hours, anchors) of a run may move. ParameterError when `file` is broken or of a run with other
+    settings, ResourceError when it cannot be written.
+    """
+    if file.exists():
+        begun = read_settings(file)
+        pairs = {name: (getattr(begun, name), getattr(settings, name)) for name in _names() - set(_MOVABLE)}
+        changed = [
+            f"{name} {shown(old)} there, {shown(new)} here" for name, (old, new) in sorted(pairs.items()) if old != new
+        ]
+        if changed:
+            raise ParameterError(
+                f"{file.parent} holds a run with other settings ({'; '.join(changed)}). Repeat its own. {_WAY_OUT}"
+            )
+    write_json(file, settings.to_dict(), indent=2)
+
+
+def _names() -> set[str]:
+    return {f.name for f in fields(TrainSettings)}
