@@ -28,8 +28,8 @@ _SPARE_BYTES = 1 << 30
 class FeatureSource(Protocol):
     """The frozen target as the cache needs it."""
 
-    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Tapped layers [B, T, m·H] and final hidden state after the last norm [B, T, H] of right-padded ids [B, T]."""
+    def __call__(self, texts: Sequence[Sequence[int]]) -> list[tuple[Tensor, Tensor]]:
+        """For each text: tapped layers [T, m·H] and the final hidden state after the last norm [T, H]."""
         ...
 
 
@@ -173,14 +173,11 @@ def _write_batch(
     source: FeatureSource,
     batch: Sequence[tuple[CachedSequence, Conversation]],
 ) -> None:
-    ids = torch.zeros(len(batch), max(s.length for s, _ in batch), dtype=torch.long)
-    for row, (sequence, conversation) in enumerate(batch):
-        ids[row, : sequence.length] = torch.tensor(conversation.ids)
-    taps, final = source(ids)
-    both = torch.cat((taps, final), dim=-1).to("cpu", torch.bfloat16)
-    for row, (sequence, _) in enumerate(batch):
-        block = both[row, : sequence.length].contiguous().view(torch.int16).numpy().view(np.uint16)
-        features[sequence.start : sequence.start + sequence.length] = block
+    told = source([conversation.ids for _, conversation in batch])
+    for (sequence, _), (taps, final) in zip(batch, told, strict=True):
+        block = torch.cat((taps, final), dim=-1).to("cpu", torch.bfloat16).contiguous()
+        rows = block.view(torch.int16).numpy().view(np.uint16)
+        features[sequence.start : sequence.start + sequence.length] = rows
 
 
 def _read_json(path: Path) -> dict[str, Any]:

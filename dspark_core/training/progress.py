@@ -31,6 +31,10 @@ class Reporter:
         self._stream = sys.stderr if stream is None else stream
         self._started = time.monotonic()
 
+    def written(self, done: int, wanted: int) -> None:
+        """Progress of the target's own writing in conversations."""
+        self._write(f"self-written: {done}/{wanted} conversations")
+
     def cache(self, done: int, total: int) -> None:
         """Progress of the feature cache in tokens."""
         left = (time.monotonic() - self._started) * (total - done) / max(1, done)

@@ -1,108 +1,70 @@
-"""The frozen target as training sees it: whole sequences in, tapped layers and final hidden state out. No KV cache.
+"""The frozen target as training sees it: its tables and layers as plain tensors, and its hidden states of whole texts.
 
-Symbols: B sequences, T tokens, m taps, H hidden size, V vocabulary.
+Symbols: T tokens of a text, m taps, H hidden size, V vocabulary.
 """
 
-import json
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
-from torch.nn import functional
 
-from dspark_core.errors import ModelUnavailableError
-from dspark_core.modules.layers import rotary, rotate
-
-Weights = Mapping[str, Tensor]
+from dspark_core.target.config import LlamaConfig
+from dspark_core.target.llama import LlamaTarget
+from dspark_core.target.weights import load_tensors
 
 
-class LlamaSource:
-    """A Llama-shaped target (no biases, default RoPE) read from a folder of Hugging Face files."""
+@dataclass(frozen=True)
+class TargetWeights:
+    """What a drafter starts from and is trained against: the target's shapes and tensors, in the type they came in."""
 
-    def __init__(self, config: Mapping[str, Any], weights: Weights, taps: tuple[int, ...]) -> None:
-        if config.get("model_type") != "llama":
-            raise ModelUnavailableError(
-                f"The trainer reads Llama-shaped targets; this folder holds a {config.get('model_type')!r}."
-            )
-        self.taps = taps
-        self.weights = weights
-        self.hidden_size = int(config["hidden_size"])
-        self.vocab_size = int(config["vocab_size"])
-        self.num_layers = int(config["num_hidden_layers"])
-        self.heads = int(config["num_attention_heads"])
-        self.kv_heads = int(config["num_key_value_heads"])
-        self.head_dim = int(config.get("head_dim") or self.hidden_size // self.heads)
-        self.intermediate_size = int(config["intermediate_size"])
-        self.eps = float(config["rms_norm_eps"])
-        nested = config.get("rope_parameters") or {}
-        self.rope_theta = float(nested.get("rope_theta") or config.get("rope_theta") or 10_000.0)
-        self.max_position_embeddings = int(config["max_position_embeddings"])
+    config: LlamaConfig
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def load(cls, folder: Path) -> TargetWeights:
+        """Read a Hugging Face folder. ModelUnavailableError when it is none, is broken, or is no Llama model."""
+        return cls(LlamaConfig.from_json(folder / "config.json"), load_tensors(folder))
 
     @property
     def embedding(self) -> Tensor:
         """Token embeddings [V, H]."""
-        return self.weights["model.embed_tokens.weight"]
+        return self.tensors["model.embed_tokens.weight"]
 
     @property
     def lm_head(self) -> Tensor:
         """Output table [V, H]: the embedding again when the target ties them."""
-        return self.weights.get("lm_head.weight", self.embedding)
+        return self.tensors.get("lm_head.weight", self.embedding)
+
+    @property
+    def final_norm(self) -> Tensor:
+        """Gain [H] of the norm before the LM head."""
+        return self.tensors["model.norm.weight"]
 
     def layer(self, index: int, name: str) -> Tensor:
         """Weight `name` (such as `self_attn.q_proj`) of one layer."""
-        return self.weights[f"model.layers.{index}.{name}.weight"]
+        return self.tensors[f"model.layers.{index}.{name}.weight"]
 
-    def norm(self, x: Tensor, gain: Tensor) -> Tensor:
-        """RMS norm over the last axis, mean square in float32."""
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype) * gain
 
-    @torch.inference_mode()
-    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Taps [B, T, m·H] and final hidden state after the last norm [B, T, H] of right-padded ids [B, T].
+class TargetFeatures:
+    """A `FeatureSource`: the target's own pass over whole texts, so that training sees what decoding will see."""
 
-        Attention is causal, so padding on the right cannot reach a real token.
+    def __init__(self, target: LlamaTarget, taps: tuple[int, ...]) -> None:
+        self.target, self.taps = target, taps
+
+    def __call__(self, texts: Sequence[Sequence[int]]) -> list[tuple[Tensor, Tensor]]:
+        """For each text: tapped layers [T, m·H] and the final hidden state after the last norm [T, H].
+
+        ParameterError when a text is longer than the target's context.
         """
-        table = self.embedding
-        x = functional.embedding(ids.to(table.device), table)
-        positions = torch.arange(ids.shape[1], device=table.device)
-        turn = rotary(positions, self.head_dim, self.rope_theta)
-        tapped = [x] if -1 in self.taps else []
-        for index in range(self.num_layers):
-            x = self._layer(index, x, turn)
-            if index in self.taps:
-                tapped.append(x)
-        return torch.cat(tapped, dim=-1), self.norm(x, self.weights["model.norm.weight"])
-
-    def _layer(self, index: int, x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-        b, t, _ = x.shape
-        normed = self.norm(x, self.layer(index, "input_layernorm"))
-        q, k, v = (
-            functional.linear(normed, self.layer(index, f"self_attn.{name}_proj"))
-            .view(b, t, heads, self.head_dim)
-            .transpose(1, 2)
-            for name, heads in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads))
-        )
-        q, k = rotate(q, *turn), rotate(k, *turn)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        x = x + functional.linear(mixed.transpose(1, 2).reshape(b, t, -1), self.layer(index, "self_attn.o_proj"))
-        normed = self.norm(x, self.layer(index, "post_attention_layernorm"))
-        gate, up = (functional.linear(normed, self.layer(index, f"mlp.{name}_proj")) for name in ("gate", "up"))
-        return x + functional.linear(functional.silu(gate) * up, self.layer(index, "mlp.down_proj"))
-
-
-def load_source(folder: Path, taps: tuple[int, ...], device: str = "cpu") -> LlamaSource:
-    """Read `config.json` and every `*.safetensors` of a folder (weights in the dtype they are stored in)."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files or not (folder / "config.json").exists():
-        raise ModelUnavailableError(
-            f"{folder} holds no target: it needs config.json and at least one .safetensors file (Hugging Face layout)."
-        )
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    weights: dict[str, Tensor] = {}
-    for file in files:
-        weights |= load_file(file, device=device)
-    return LlamaSource(config, weights, taps)
+        slots = [self.target.open_slot(len(ids)) for ids in texts]
+        try:
+            with torch.inference_mode():
+                outputs = self.target.forward(slots, texts, tapped_layers=self.taps, want_logits=False)
+        finally:
+            for slot in slots:
+                slot.release()
+        return [(output.features, output.hidden) for output in outputs]

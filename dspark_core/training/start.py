@@ -1,35 +1,65 @@
 """Smart start: a drafter that begins as the target's own last layers instead of noise."""
 
+import math
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from dspark_core.errors import ParameterError
+from dspark_core.fields import shown
 from dspark_core.modules.config import DraftConfig
 from dspark_core.modules.drafter import Drafter
-from dspark_core.training.source import LlamaSource
+from dspark_core.target.config import LlamaConfig
+from dspark_core.training.source import TargetWeights
 
-TAPS_OF_30_LAYERS = (1, 8, 15, 22, 28)
+
+def spread_taps(layers: int) -> tuple[int, ...]:
+    """Five target layers from the second to the last but one (fewer where there are not that many)."""
+    return tuple(sorted({math.ceil(1 + i * (layers - 3) / 4) for i in range(5)})) if layers > 3 else (0,)
 
 
 def draft_config(
-    source: LlamaSource, *, layers: int, block_size: int, markov_rank: int, mask_token_id: int
+    target: LlamaConfig,
+    taps: tuple[int, ...],
+    *,
+    layers: int,
+    block_size: int,
+    markov_rank: int,
+    mask_token_id: int,
 ) -> DraftConfig:
-    """A drafter of the target's own shape, embedding and LM head left with the target."""
+    """A drafter of the target's own shape, embedding and LM head left with the target.
+
+    ParameterError when a tap or the mask token is none of the target's, or the target is too small.
+    """
+    last = target.num_layers - 2
+    if not taps or list(taps) != sorted(set(taps)) or not all(0 <= tap <= last for tap in taps):
+        raise ParameterError(
+            f"taps are {shown(list(taps))}; give one or more of the target's layers 0 to {last}, rising, none twice."
+        )
+    if not 0 <= mask_token_id < target.vocab_size:
+        raise ParameterError(f"mask_token_id is {mask_token_id}; it must be a token id, 0 to {target.vocab_size - 1}.")
+    if not 1 <= layers <= target.num_layers:
+        raise ParameterError(f"A target of {target.num_layers} layers cannot fill {layers} draft layers.")
+    if not 0 <= markov_rank <= target.hidden_size:
+        raise ParameterError(
+            f"markov_rank is {markov_rank}; give 1 to {target.hidden_size}, the width of the target's embedding."
+        )
     return DraftConfig(
-        hidden_size=source.hidden_size,
-        intermediate_size=source.intermediate_size,
-        num_attention_heads=source.heads,
-        num_key_value_heads=source.kv_heads,
-        head_dim=source.head_dim,
+        hidden_size=target.hidden_size,
+        intermediate_size=target.intermediate_size,
+        num_attention_heads=target.num_heads,
+        num_key_value_heads=target.num_kv_heads,
+        head_dim=target.head_dim,
         num_hidden_layers=layers,
-        num_target_layers=source.num_layers,
-        target_layer_ids=source.taps,
-        vocab_size=source.vocab_size,
+        num_target_layers=target.num_layers,
+        target_layer_ids=taps,
+        vocab_size=target.vocab_size,
         block_size=block_size,
         mask_token_id=mask_token_id,
-        rms_norm_eps=source.eps,
-        rope_theta=source.rope_theta,
-        max_position_embeddings=source.max_position_embeddings,
+        rms_norm_eps=target.rms_norm_eps,
+        rope_theta=target.rope.theta,
+        max_position_embeddings=target.max_context,
         markov_rank=markov_rank,
         enable_confidence_head=True,
         confidence_head_with_markov=markov_rank > 0,
@@ -39,7 +69,7 @@ def draft_config(
 
 
 @torch.no_grad()
-def smart_start(drafter: Drafter, source: LlamaSource, features: Tensor, *, seed: int = 0) -> None:
+def smart_start(drafter: Drafter, target: TargetWeights, features: Tensor, *, seed: int = 0) -> None:
     """Fill `drafter` in place from the target; `features` [n, m·H] is a sample of tapped rows to measure on.
 
     Draft layer i = target layer N-layers+i; `fc` ≈ identity on the deepest tap (noise of 1/100 of that on the others);
@@ -48,34 +78,31 @@ def smart_start(drafter: Drafter, source: LlamaSource, features: Tensor, *, seed
     embedding, so that rare tokens start near their likes.
     """
     config = drafter.config
-    hidden, first = config.hidden_size, source.num_layers - config.num_hidden_layers
-    if first < 0:
-        raise ParameterError(
-            f"A target of {source.num_layers} layers cannot fill {config.num_hidden_layers} draft layers."
-        )
+    hidden, first = config.hidden_size, target.config.num_layers - config.num_hidden_layers
     generator = torch.Generator().manual_seed(seed)
     mixing = torch.randn(drafter.fc.weight.shape, generator=generator) * (0.01 / hidden**0.5)
     mixing[:, -hidden:] += torch.eye(hidden)
     drafter.fc.weight.copy_(mixing)
-    above = min(config.target_layer_ids[-1] + 1, source.num_layers - 1)
-    drafter.hidden_norm.weight.copy_(source.layer(above, "input_layernorm"))
-    drafter.norm.weight.copy_(source.weights["model.norm.weight"])
+    above = min(config.target_layer_ids[-1] + 1, target.config.num_layers - 1)
+    drafter.hidden_norm.weight.copy_(target.layer(above, "input_layernorm"))
+    drafter.norm.weight.copy_(target.final_norm)
     deepest = features[:, -hidden:]
     for index, layer in enumerate(drafter.layers):
         for name, parameter in layer.named_parameters():
             if name.endswith(("q_norm.weight", "k_norm.weight")):
                 continue
-            parameter.copy_(source.layer(first + index, name.removesuffix(".weight")))
-        normed = source.norm(deepest, source.layer(first + index, "input_layernorm")).float()
+            parameter.copy_(target.layer(first + index, name.removesuffix(".weight")))
+        gain = target.layer(first + index, "input_layernorm").to(deepest.dtype)
+        normed = functional.rms_norm(deepest, (hidden,), gain, config.rms_norm_eps).float()
         attention = layer.self_attn
         if isinstance(attention, nn.Module):
             for name in ("q", "k"):
-                projected = normed @ source.layer(first + index, f"self_attn.{name}_proj").float().T
+                projected = normed @ target.layer(first + index, f"self_attn.{name}_proj").float().T
                 heads = projected.view(len(projected), -1, config.head_dim)
-                gain = heads.square().mean(-1).sqrt().mean()
-                getattr(attention, f"{name}_norm").weight.fill_(float(gain))
+                size = heads.square().mean(-1).sqrt().mean()
+                getattr(attention, f"{name}_norm").weight.fill_(float(size))
     if drafter.markov_head is not None:
-        drafter.markov_head.markov_w1.weight.copy_(principal_components(source.embedding, config.markov_rank))
+        drafter.markov_head.markov_w1.weight.copy_(principal_components(target.embedding, config.markov_rank))
 
 
 def principal_components(table: Tensor, rank: int) -> Tensor:
@@ -83,7 +110,5 @@ def principal_components(table: Tensor, rank: int) -> Tensor:
     wide = table.float() - table.float().mean(0)
     _, vectors = torch.linalg.eigh(wide.T @ wide)  # rising eigenvalues
     parts = wide @ vectors[:, -rank:]
-    if parts.shape[1] < rank:
-        raise ParameterError(f"A Markov rank of {rank} exceeds the embedding's width {table.shape[1]}.")
     scaled: Tensor = parts / parts.square().mean().sqrt()
     return scaled

@@ -5,53 +5,30 @@ import json
 
 import torch
 
+from dspark_core.target.config import LlamaConfig
+from dspark_core.target.llama import LlamaTarget
 from dspark_core.training.cache import build_cache
 from dspark_core.training.data import Conversation
 from dspark_core.training.settings import TrainSettings
-from dspark_core.training.source import LlamaSource
+from dspark_core.training.source import TargetFeatures, TargetWeights
+from tests.conftest import TINY_CONFIG as TARGET
+from tests.conftest import make_tiny_state
 
-TARGET = {
-    "model_type": "llama",
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 256,
-    "rms_norm_eps": 1e-5,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    "tie_word_embeddings": True,
-    "eos_token_id": 2,
-}
 TAPS = (0, 2)
 HIDDEN, VOCAB = 32, 97
 
 
 def target_state(seed=0):
     """Random tensors of `TARGET`'s shapes under Hugging Face names."""
-    generator = torch.Generator().manual_seed(seed)
+    return make_tiny_state(TARGET, seed)
 
-    def matrix(rows, columns):
-        return torch.randn(rows, columns, generator=generator) * 1.5 / columns**0.5
 
-    def gain():
-        return 1 + 0.1 * torch.randn(HIDDEN, generator=generator)
-
-    state = {"model.embed_tokens.weight": matrix(VOCAB, HIDDEN), "model.norm.weight": gain()}
-    for layer in range(TARGET["num_hidden_layers"]):
-        shapes = {"self_attn.q_proj": (32, 32), "self_attn.k_proj": (16, 32), "self_attn.v_proj": (16, 32)}
-        shapes |= {"self_attn.o_proj": (32, 32), "mlp.gate_proj": (48, 32), "mlp.up_proj": (48, 32)}
-        shapes |= {"mlp.down_proj": (32, 48)}
-        state |= {f"model.layers.{layer}.{name}.weight": matrix(*shape) for name, shape in shapes.items()}
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            state[f"model.layers.{layer}.{name}.weight"] = gain()
-    return state
+def tiny_weights():
+    return TargetWeights(LlamaConfig.from_dict(TARGET), target_state())
 
 
 def tiny_source(taps=TAPS):
-    return LlamaSource(TARGET, target_state(), taps)
+    return TargetFeatures(LlamaTarget.from_state(TARGET, target_state()), taps)
 
 
 def conversations(count, seed=0):

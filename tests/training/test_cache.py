@@ -11,16 +11,25 @@ from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.training import cache as cache_module
 from dspark_core.training.batch import Sampler, collate
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
-from tests.training.setup import HIDDEN, TAPS, TARGET, conversations, target_state, tiny_cache, tiny_source
+from tests.training.setup import (
+    HIDDEN,
+    TAPS,
+    TARGET,
+    conversations,
+    target_state,
+    tiny_cache,
+    tiny_source,
+    tiny_weights,
+)
 
 
 def test_rows_are_the_targets_own(tmp_path):
     cache, source = tiny_cache(tmp_path), tiny_source()
     for sequence in (*cache.sequences("train"), *cache.sequences("validation")):
-        taps, final = source(cache.tokens(sequence)[None])
+        ((taps, final),) = source([cache.tokens(sequence).tolist()])
         stored_taps, stored_final = cache.rows(sequence)
-        torch.testing.assert_close(stored_taps, taps[0].bfloat16(), rtol=0.02, atol=0.02)
-        torch.testing.assert_close(stored_final, final[0].bfloat16(), rtol=0.02, atol=0.02)
+        torch.testing.assert_close(stored_taps, taps.bfloat16(), rtol=0.02, atol=0.02)
+        torch.testing.assert_close(stored_final, final.bfloat16(), rtol=0.02, atol=0.02)
 
 
 def test_taps_are_layer_outputs_and_the_final_state_is_after_the_norm():
@@ -32,11 +41,12 @@ def test_taps_are_layer_outputs_and_the_final_state_is_after_the_norm():
     ids = torch.randint(0, 97, (2, 11), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         wanted = model(ids, output_hidden_states=True)
-    taps, final = tiny_source((-1, 0, 2))(ids)
+    told = tiny_source((0, 1, 2))(ids.tolist())
+    taps, final = (torch.stack(part) for part in zip(*told, strict=True))
     torch.testing.assert_close(
-        taps, torch.cat([wanted.hidden_states[k + 1] for k in (-1, 0, 2)], -1), rtol=1e-4, atol=1e-4
+        taps, torch.cat([wanted.hidden_states[k + 1] for k in (0, 1, 2)], -1), rtol=1e-4, atol=1e-4
     )
-    torch.testing.assert_close(final @ tiny_source().lm_head.T, wanted.logits, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(final @ tiny_weights().lm_head.T, wanted.logits, rtol=1e-3, atol=1e-3)
 
 
 def test_every_conversation_is_there_once_and_parts_are_apart(tmp_path):

@@ -1,14 +1,16 @@
-"""The command: data to checkpoint, resumable, with refusals that name the option."""
+"""The command: target to checkpoint in steps, resumable, with refusals that name the option, before any long work."""
 
 import argparse
 import json
+import shutil
 
 import pytest
 from safetensors.torch import save_file
 
 from dspark_core.checkpoint import load_drafter
-from dspark_core.errors import ModelUnavailableError, ParameterError
+from dspark_core.errors import CheckpointError, ModelUnavailableError, ParameterError, ResourceError
 from dspark_core.training.command import add_arguments, run
+from dspark_core.training.data import read_conversations
 from tests.training.setup import TARGET, conversations, target_state, write_jsonl
 
 
@@ -22,12 +24,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def options(folder, *more):
+def options(folder, *more, step="all"):
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     paths = [f"--data={folder / 'data.jsonl.gz'}", f"--work={folder / 'work'}", f"--out={folder / 'out'}"]
     small = ["--stage1-anchors=40", "--stage2-anchors=40", "--markov-rank=4", "--common-tokens=30", "--block-size=4"]
-    return parser.parse_args([*paths, *small, f"--target-path={folder / 'target'}", "--taps", "0", "2", *more])
+    return parser.parse_args([step, *paths, *small, f"--target-path={folder / 'target'}", "--taps", "0", "2", *more])
 
 
 def test_data_become_a_checkpoint_with_its_record(folder, capsys):
@@ -38,10 +40,27 @@ def test_data_become_a_checkpoint_with_its_record(folder, capsys):
     record = json.loads((folder / "out" / "training.json").read_text())
     assert record["data"]["validation"]["conversations"] == 2
     assert record["held_out"]["law"]["expected_tau"] >= 1
+    assert record["started_from_another_checkpoint"] is False
     assert (folder / "out" / "training_log.csv").read_text().startswith("stage,anchors,")
     told = capsys.readouterr()
     assert "features" in told.err
     assert told.out == ""
+
+
+def test_steps_done_one_by_one_give_what_all_of_them_give(folder, capsys):
+    run(options(folder, step="cache"))
+    assert not (folder / "out").exists()
+    before = (folder / "work" / "features" / "features.bin").stat().st_mtime_ns
+    run(options(folder, step="fit"))
+    assert (folder / "work" / "features" / "features.bin").stat().st_mtime_ns == before
+    stepwise = (folder / "out" / "model.safetensors").read_bytes()
+    capsys.readouterr()
+    run(options(folder, step="evaluate"))
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["law"]["expected_tau"] >= 1
+    shutil.rmtree(folder / "work")
+    run(options(folder))
+    assert (folder / "out" / "model.safetensors").read_bytes() == stepwise
 
 
 def test_a_finished_run_can_be_repeated(folder):
@@ -51,17 +70,99 @@ def test_a_finished_run_can_be_repeated(folder):
     assert (folder / "out" / "model.safetensors").read_bytes() == before
 
 
+def test_a_run_may_begin_with_another_drafters_weights(folder):
+    run(options(folder))
+    first = load_drafter(folder / "out").modules.state_dict()
+    more = [f"--start-from={folder / 'out'}", f"--work={folder / 'more'}", f"--out={folder / 'second'}"]
+    run(options(folder, "--stage1-anchors=0", *more))
+    second = load_drafter(folder / "second").modules.state_dict()
+    assert any(not first[name].equal(second[name]) for name in first)
+    near = sum(float((first[name] - second[name]).abs().max()) for name in first if "norm" in name)
+    fresh = sum(float((first[name] - 1).abs().max()) for name in first if "norm" in name)
+    assert near < fresh
+    assert json.loads((folder / "second" / "training.json").read_text())["started_from_another_checkpoint"] is True
+    with pytest.raises(ParameterError, match="block_size 4"):
+        run(options(folder, *more, "--block-size=3", f"--work={folder / 'third'}"))
+    assert not (folder / "third").exists()
+
+
 def test_another_run_in_the_same_folder_is_refused(folder):
     run(options(folder))
     with pytest.raises(ParameterError, match="seed"):
         run(options(folder, "--seed=5"))
 
 
-def test_refusals_come_before_the_work(folder):
-    with pytest.raises(ParameterError, match="--threads"):
-        run(options(folder, "--threads=0"))
-    with pytest.raises(ParameterError, match="hours"):
-        run(options(folder, "--hours=-1"))
-    with pytest.raises(ModelUnavailableError, match="no target"):
-        run(options(folder, f"--target-path={folder / 'work'}"))
-    assert not (folder / "work").exists()
+@pytest.mark.parametrize(
+    ("given", "kind", "named"),
+    [
+        (["--threads=0"], ParameterError, "workers"),
+        (["--hours=-1"], ParameterError, "hours"),
+        (["--hours=nan"], ParameterError, "hours"),
+        (["--seed=-1"], ParameterError, "seed"),
+        (["--common-tokens=0"], ParameterError, "common_tokens"),
+        (["--common-tokens=-5"], ParameterError, "common_tokens"),
+        (["--block-size=0"], ParameterError, "block_size"),
+        (["--block-size=-3"], ParameterError, "block_size"),
+        (["--layers=0"], ParameterError, "layers"),
+        (["--layers=5"], ParameterError, "5 draft layers"),
+        (["--markov-rank=0"], ParameterError, "markov_rank"),
+        (["--markov-rank=33"], ParameterError, "markov_rank"),
+        (["--taps", "999"], ParameterError, "999"),
+        (["--taps", "3"], ParameterError, "0 to 2"),
+        (["--taps", "2", "0"], ParameterError, "rising"),
+        (["--taps", "-1"], ParameterError, "taps"),
+        (["--mask-token-id=97"], ParameterError, "mask_token_id"),
+        (["--cool-weight=nan"], ParameterError, "cool_weight"),
+        (["--conversations=-1"], ParameterError, "--conversations"),
+        (["--temperatures", "nan"], ParameterError, "temperatures"),
+        (["--device=tpu"], ParameterError, "tpu"),
+        (["--device=cuda:99"], ResourceError, "cuda:99"),
+        (["--target-path=/nowhere"], ModelUnavailableError, "config.json"),
+        (["--start-from=/nowhere"], CheckpointError, "/nowhere"),
+        (["--data=/nowhere"], ParameterError, "/nowhere"),
+    ],
+)
+def test_refusals_come_before_the_work(folder, given, kind, named):
+    with pytest.raises(kind, match=named):
+        run(options(folder, *given))
+    assert not (folder / "work" / "features").exists()
+    assert not (folder / "work" / "state.pt").exists()
+
+
+def test_ids_that_the_target_does_not_know_are_refused_before_the_work(folder):
+    (folder / "alien.jsonl").write_text('{"p": [5], "r": [97, 2], "T": 0}\n' * 40)
+    with pytest.raises(ParameterError, match="97"):
+        run(options(folder, f"--data={folder / 'alien.jsonl'}"))
+    assert not (folder / "work" / "features").exists()
+
+
+def test_an_output_folder_that_cannot_be_one_is_refused_before_the_work(folder):
+    (folder / "file").write_text("")
+    with pytest.raises(ParameterError, match="file"):
+        run(options(folder, f"--out={folder / 'file'}"))
+    assert not (folder / "work" / "features").exists()
+
+
+@pytest.mark.parametrize(("step", "missing"), [("cache", "--work"), ("fit", "--out"), ("evaluate", "--out")])
+def test_a_step_names_the_folder_that_it_needs(folder, step, missing):
+    args = options(folder, step=step)
+    setattr(args, missing.removeprefix("--"), None)
+    with pytest.raises(ParameterError, match=missing):
+        run(args)
+
+
+def test_the_target_writes_its_own_data(smollm2_folder, tmp_path, capsys):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    common = ["synthesise", f"--data={tmp_path / 'own'}", f"--target-path={smollm2_folder}"]
+    small = ["--rows=4", "--answer-tokens=6", "--temperatures", "0", "1"]
+    with pytest.raises(ParameterError, match="--conversations"):
+        run(parser.parse_args([*common, *small]))
+    assert run(parser.parse_args([*common, *small, "--conversations=3"])) == 0
+    written = read_conversations(tmp_path / "own")
+    assert len(written) == 3
+    assert {c.temperature for c in written} <= {0.0, 1.0}
+    assert "3/3" in capsys.readouterr().err
+    (tmp_path / "file.jsonl").write_text("")
+    with pytest.raises(ParameterError, match="folder"):
+        run(parser.parse_args([*common[:1], f"--data={tmp_path / 'file.jsonl'}", *common[2:], "--conversations=3"]))

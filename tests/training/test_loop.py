@@ -14,13 +14,18 @@ from dspark_core.training.loop import Trainer
 from dspark_core.training.losses import regression_loss
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.start import draft_config, principal_components, smart_start
-from tests.training.setup import HIDDEN, VOCAB, tiny_cache, tiny_settings, tiny_source
+from tests.training.setup import HIDDEN, TAPS, VOCAB, tiny_cache, tiny_settings, tiny_weights
 
 
 def fresh(cache, settings):
-    source = tiny_source()
+    source = tiny_weights()
     config = draft_config(
-        source, layers=2, block_size=settings.block_size, markov_rank=settings.markov_rank, mask_token_id=3
+        source.config,
+        TAPS,
+        layers=2,
+        block_size=settings.block_size,
+        markov_rank=settings.markov_rank,
+        mask_token_id=3,
     )
     torch.manual_seed(0)
     drafter = Drafter(config)

@@ -1,62 +1,58 @@
-"""Self-made answers: greedy, ended where the target ends, kept for a resume, and apart from the benchmark's prompts."""
+"""Self-written conversations on disk: parts are whole or absent, and a run goes on where one stopped."""
 
-import json
-from pathlib import Path
+import itertools
 
-import torch
+import pytest
 
-import dspark_core
-from dspark_core.target.llama import LlamaTarget
-from dspark_core.training.chat_prompts import chat_prompts
-from dspark_core.training.synthesise import answer_greedily, stored_answers
-from tests.training.setup import TARGET, conversations, target_state, tiny_source
+from dspark_core.training import synthesise as module
+from dspark_core.training.data import read_conversations
+from dspark_core.training.synthesise import synthesise
+from tests.training.setup import conversations
 
 
-def test_answers_are_greedy_whatever_is_answered_beside_them():
-    target = LlamaTarget.from_state(TARGET, target_state())
-    source, prompts = tiny_source(), [(5, 6, 7), (9,), (11, 12), (40, 41, 42, 43), (8, 8)]
-    for found, prompt in zip(answer_greedily(target, prompts, 6, rows=2), prompts, strict=True):
-        ids = list(prompt)
-        while len(ids) < len(prompt) + 6 and (len(ids) == len(prompt) or ids[-1] != 2):
-            _, final = source(torch.tensor([ids]))
-            ids.append(int((final[0, -1] @ source.lm_head.T).argmax()))
-        assert found.prompt_ids == prompt
-        assert found.answer_ids == tuple(ids[len(prompt) :])
-        assert found.temperature == 0
+@pytest.fixture
+def _small_parts(monkeypatch):
+    monkeypatch.setattr(module, "PART", 3)
 
 
-def test_a_stop_token_ends_an_answer():
-    free = LlamaTarget.from_state(TARGET, target_state())
-    (whole,) = answer_greedily(free, [(5, 6, 7)], 6)
-    third = whole.answer_ids[2]
-    target = LlamaTarget.from_state(TARGET | {"eos_token_id": third}, target_state())
-    (cut,) = answer_greedily(target, [(5, 6, 7)], 6)
-    assert cut.answer_ids == whole.answer_ids[: whole.answer_ids.index(third) + 1]
+def writer(seeds):
+    def write(seed):
+        seeds.append(seed)
+        return itertools.cycle(conversations(50, seed=seed))
+
+    return write
 
 
-def test_answers_are_made_once(tmp_path):
-    made = []
-
-    def make():
-        made.append(1)
-        return conversations(3)
-
-    file = tmp_path / "work" / "answers.jsonl.gz"
-    assert stored_answers(file, make) == stored_answers(file, make) == conversations(3)
-    assert len(made) == 1
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
+@pytest.mark.usefixtures("_small_parts")
+def test_the_folder_is_filled_in_parts_and_told(tmp_path):
+    told = []
+    assert synthesise(tmp_path, 7, writer([]), seed=2, report=lambda done, count: told.append((done, count))) == 7
+    assert told == [(3, 7), (6, 7), (7, 7)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"self-2-0000{n}.jsonl.gz" for n in (1, 2, 3)]
+    assert read_conversations(tmp_path) == conversations(50, seed=200_001)[:7]
 
 
-def test_prompts_are_reproducible_and_none_is_measured_on():
-    prompts = chat_prompts(1000)
-    assert len(prompts) == len(set(prompts)) > 200
-    assert chat_prompts(5) == prompts[:5]
-    folder = Path(dspark_core.__file__).parent / "bench" / "prompts"
-    measured = {
-        turn.lower().strip()
-        for file in folder.glob("*.jsonl")
-        for line in file.read_text(encoding="utf-8").splitlines()
-        for turn in json.loads(line)["turns"]
-    }
-    assert measured
-    assert not measured & {prompt.lower() for prompt in prompts}
+@pytest.mark.usefixtures("_small_parts")
+def test_a_killed_run_keeps_its_parts_and_writes_no_conversation_twice(tmp_path):
+    seeds = []
+
+    def killed(seed):
+        yield from conversations(4, seed=seed)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        synthesise(tmp_path, 9, killed)
+    assert len(read_conversations(tmp_path)) == 3
+    (tmp_path / ".self-0-00002.jsonl.gz.tmp").write_bytes(b"half")
+    assert synthesise(tmp_path, 9, writer(seeds)) == 9
+    assert seeds == [2]
+    assert len({c.ids for c in read_conversations(tmp_path)}) == 9
+
+
+def test_what_is_there_is_not_written_again(tmp_path):
+    synthesise(tmp_path, 5, writer([]))
+    seeds = []
+    assert synthesise(tmp_path, 5, writer(seeds)) == 5
+    assert seeds == []
+    assert synthesise(tmp_path, 5, writer(seeds), seed=1) == 5  # another seed adds its own
+    assert len(read_conversations(tmp_path)) == 10

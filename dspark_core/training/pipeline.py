@@ -1,0 +1,233 @@
+"""The steps of a drafter's training, each of which goes on where a killed one stopped and skips what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dspark_core.checkpoint import load_drafter
+from dspark_core.drafters.vocabulary import write_draft_vocabulary
+from dspark_core.errors import ParameterError
+from dspark_core.modules.drafter import Drafter, parameter_count
+from dspark_core.target.llama import LlamaTarget
+from dspark_core.target.tokenizer import ChatTokenizer
+from dspark_core.training.batch import Sampler
+from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
+from dspark_core.training.data import Conversation, commonest_tokens, read_conversations, split
+from dspark_core.training.evaluate import GREEDY_TEMPERATURE, Evaluator
+from dspark_core.training.files import make_folder, write_json
+from dspark_core.training.loop import LOG_NAME, Trainer
+from dspark_core.training.progress import Reporter, write_compact_log
+from dspark_core.training.settings import TrainSettings, same_run
+from dspark_core.training.source import TargetFeatures, TargetWeights
+from dspark_core.training.start import draft_config, smart_start, spread_taps
+from dspark_core.training.synthesise import synthesise
+from dspark_core.training.writer import Writer, WriterSettings
+
+_MOST_HELD_OUT = 96  # conversations: enough for figures, few enough to measure in a minute or two
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where a run reads and writes: conversations, features and state, the checkpoint, the one it starts from."""
+
+    data: Path
+    work: Path
+    out: Path
+    start_from: Path | None = None
+
+
+class Pipeline:
+    """One target, one run. Raises the DSparkError family, before any long work where the fault can be seen by then."""
+
+    def __init__(
+        self,
+        folder: Path,
+        paths: Paths,
+        settings: TrainSettings,
+        *,
+        taps: tuple[int, ...] | None = None,
+        device: torch.device | None = None,
+        reporter: Reporter | None = None,
+    ) -> None:
+        """Read the target of `folder`; `taps` None means five spread ones."""
+        self.folder, self.paths, self.settings = folder, paths, settings
+        self.device = device or torch.device("cpu")
+        self.reporter = reporter or Reporter()
+        self.weights = TargetWeights.load(folder)
+        self.taps = spread_taps(self.weights.config.num_layers) if taps is None else taps
+        self.config = draft_config(
+            self.weights.config,
+            self.taps,
+            layers=settings.layers,
+            block_size=settings.block_size,
+            markov_rank=settings.markov_rank,
+            mask_token_id=settings.mask_token_id,
+        )
+        if paths.start_from is not None:
+            self._check_start(paths.start_from)
+
+    @cached_property
+    def target(self) -> LlamaTarget:
+        """The target, ready for passes."""
+        stops = ChatTokenizer.load(self.folder).stop_token_ids if (self.folder / "tokenizer.json").exists() else None
+        dtype = torch.bfloat16 if self.weights.embedding.dtype != torch.float32 else torch.float32
+        return LlamaTarget.load(self.folder, dtype=dtype, device=self.device, stop_token_ids=stops)
+
+    def synthesise(self, count: int, settings: WriterSettings) -> int:
+        """Let the target write until the data folder holds `count` conversations of this seed; returns how many."""
+        if self.paths.data.exists() and not self.paths.data.is_dir():
+            raise ParameterError(f"{self.paths.data} is a file; self-written conversations go into a folder.")
+        tokenizer = ChatTokenizer.load(self.folder)
+
+        def write(seed: int) -> Iterator[Conversation]:
+            changed = WriterSettings(
+                settings.rows, settings.user_tokens, settings.answer_tokens, settings.temperatures, seed
+            )
+            return Writer(self.target, tokenizer, changed).conversations()
+
+        return synthesise(self.paths.data, count, write, seed=settings.seed, report=self.reporter.written)
+
+    def cache(self) -> FeatureCache:
+        """The hidden states of all conversations, computed where they are not there yet."""
+        train, held_out = self._conversations
+        make_folder(self.paths.work)
+        same_run(self.paths.work / "settings.json", self.settings)
+        tokens = sum(len(c.ids) for c in (*train, *held_out))
+        hidden = self.weights.config.hidden_size
+        size = cache_bytes(tokens, len(self.taps), hidden)
+        self.reporter.say(f"features of {tokens} tokens: {size / 1e9:.2f} GB in {self.paths.work}")
+        return build_cache(
+            self.paths.work / "features",
+            TargetFeatures(self.target, self.taps),
+            self.taps,
+            hidden,
+            train,
+            held_out,
+            seed=self.settings.seed,
+            report=self.reporter.cache,
+        )
+
+    def fit(self) -> None:
+        """Train to the end and write the checkpoint with its record."""
+        make_folder(self.paths.out)
+        cache = self.cache()
+        trainer = self._trainer(cache)
+        parameters = parameter_count(trainer.drafter)
+        self.reporter.say(f"{parameters:,} weights, stage {trainer.stage}, step {trainer.step}")
+        trainer.run()
+        trainer.export(self.paths.out)
+        write_draft_vocabulary(self.paths.out, trainer.common.tolist())
+        figures = self._figures(trainer.drafter, cache, trainer.common)
+        self._write_record(trainer, cache, figures)
+        self.reporter.say(f"wrote {self.paths.out}")
+
+    def evaluate(self) -> dict[str, Any]:
+        """Held-out figures of the checkpoint in `out`: greedy rounds and the law by position."""
+        cache = self.cache()
+        drafter = load_drafter(self.paths.out).modules.float()
+        if drafter.config.target_layer_ids != self.taps:
+            raise ParameterError(
+                f"{self.paths.out} reads layers {drafter.config.target_layer_ids}, the features are of {self.taps}; "
+                "give --taps as it was trained."
+            )
+        return self._figures(drafter, cache, self._common)
+
+    @cached_property
+    def _conversations(self) -> tuple[list[Conversation], list[Conversation]]:
+        found = read_conversations(self.paths.data, self.weights.config.vocab_size)
+        share = min(self.settings.held_out_share, _MOST_HELD_OUT / len(found))
+        train, held_out = split(found, share)
+        return train, held_out
+
+    @cached_property
+    def _common(self) -> Tensor:
+        """[C] ids of the draft vocabulary, rising."""
+        size = min(self.settings.common_tokens, self.weights.config.vocab_size)
+        common = commonest_tokens((c.ids for c in self._conversations[0]), self.weights.config.vocab_size, size)
+        return torch.tensor(common, device=self.device)
+
+    @cached_property
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        """The target's embedding and LM head [V, H] in float32."""
+        return self.weights.embedding.to(self.device).float(), self.weights.lm_head.to(self.device).float()
+
+    def _check_start(self, start: Path) -> None:
+        theirs = load_drafter(start).config
+        if theirs != self.config:
+            differing = [
+                f"{name} {getattr(theirs, name)} (this run: {getattr(self.config, name)})"
+                for name in type(theirs).__dataclass_fields__
+                if getattr(theirs, name) != getattr(self.config, name)
+            ]
+            raise ParameterError(
+                f"The drafter in {start} has another shape: {', '.join(differing)}. Give the options that it was "
+                "trained with, or start anew."
+            )
+
+    def _trainer(self, cache: FeatureCache) -> Trainer:
+        torch.manual_seed(self.settings.seed)
+        sequences = cache.sequences("train")
+        drafter = Drafter(self.config)
+        if self.paths.start_from is not None:
+            drafter.load_state_dict(load_drafter(self.paths.start_from).modules.state_dict())
+        else:
+            sample = torch.cat([cache.rows(s)[0] for s in sequences[:8]])
+            smart_start(drafter, self.weights, sample, seed=self.settings.seed)
+        settings = self.settings
+        return Trainer(
+            self.paths.work,
+            settings,
+            drafter.to(self.device),
+            Sampler(cache, sequences, prompt_share=settings.prompt_share, cool_weight=settings.cool_weight),
+            self._tables,
+            self._common,
+            report=self.reporter.row,
+            validate=lambda current: self._quick_figures(current, cache),
+        )
+
+    def _quick_figures(self, drafter: Drafter, cache: FeatureCache) -> dict[str, Any]:
+        """Held-out figures on few conversations, for the log."""
+        held_out = cache.sequences("validation")
+        evaluator = Evaluator(cache, self._tables, draft_ids=self._common)
+        figures: dict[str, Any] = {"law_tau": evaluator.law(drafter, held_out[:16], stride=48)["expected_tau"]}
+        greedy = [s for s in held_out if s.temperature <= GREEDY_TEMPERATURE][:8]
+        if greedy:
+            figures["greedy_tau"] = round(evaluator.greedy(drafter, greedy).tau, 4)
+        return figures
+
+    def _figures(self, drafter: Drafter, cache: FeatureCache, common: Tensor) -> dict[str, Any]:
+        held_out = cache.sequences("validation")
+        evaluator = Evaluator(cache, self._tables, draft_ids=common)
+        figures: dict[str, Any] = {"law": evaluator.law(drafter, held_out)}
+        greedy = [s for s in held_out if s.temperature <= GREEDY_TEMPERATURE]
+        if greedy:
+            figures["greedy"] = evaluator.greedy(drafter, greedy).to_dict()
+        return figures
+
+    def _write_record(self, trainer: Trainer, cache: FeatureCache, held_out: dict[str, Any]) -> None:
+        """`training.json` (settings, data, seconds, held-out figures) and `training_log.csv` beside the weights."""
+        parts = {part: cache.sequences(part) for part in ("train", "validation")}
+        record = {
+            "settings": self.settings.to_dict(),
+            "data": {
+                part: {
+                    "conversations": len(found),
+                    "tokens": sum(s.length for s in found),
+                    "answer_tokens": sum(s.length - s.prompt_length for s in found),
+                }
+                for part, found in parts.items()
+            },
+            "started_from_another_checkpoint": self.paths.start_from is not None,
+            "trained_s": round(trainer.elapsed_s),
+            "weights": parameter_count(trainer.drafter),
+            "held_out": held_out,
+        }
+        write_json(self.paths.out / "training.json", record, indent=2)
+        write_compact_log(self.paths.work / LOG_NAME, self.paths.out / "training_log.csv")
