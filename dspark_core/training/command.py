@@ -122,7 +122,7 @@ def _writer_settings(args: argparse.Namespace) -> WriterSettings:
 def _settings(args: argparse.Namespace) -> TrainSettings:
     block = args.block_size
     lengths = tuple(sorted({block, max(1, block * 5 // 8), max(1, block * 3 // 8)}))[::-1]
-    shares = {1: (1.0,), 2: (0.6, 0.4), 3: (0.5, 0.3, 0.2)}[len(lengths)]
+    shares = {1: (1.0,), 2: (0.6, 0.4), 3: (0.3, 0.35, 0.35)}[len(lengths)]
     default = 0 if args.start_from is not None else _SHOWN.stage1_anchors
     return TrainSettings(
         stage1_anchors=default if args.stage1_anchors is None else args.stage1_anchors,
