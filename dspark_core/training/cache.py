@@ -5,21 +5,21 @@ Files of a cache folder: `index.json` (taps, hidden size, sequences in training 
 `progress.json` (sequences finished; a killed run goes on from there).
 """
 
-import json
-import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.training.cache_files import FORMAT, PARTS, check_size, read_index, read_progress
 from dspark_core.training.data import Conversation
+from dspark_core.training.files import make_folder, write_json, write_whole
 
 _CHUNK = 64  # sequences between two progress marks
 _SPARE_BYTES = 1 << 30
@@ -45,10 +45,10 @@ class CachedSequence:
 
 
 class FeatureCache:
-    """Read access to a cache folder; sequences not finished yet are left out."""
+    """Read access to a cache folder; sequences not finished yet are left out. ParameterError when a file is broken."""
 
     def __init__(self, folder: Path) -> None:
-        index = _read_json(folder / "index.json")
+        index = read_index(folder)
         self.folder = folder
         self.taps: tuple[int, ...] = tuple(index["taps"])
         self.hidden_size: int = index["hidden_size"]
@@ -59,13 +59,14 @@ class FeatureCache:
         ]
         width = (len(self.taps) + 1) * self.hidden_size
         rows = index["tokens"]
-        self._tokens = np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r", shape=(rows,))
-        self._features = np.memmap(folder / "features.bin", dtype=np.uint16, mode="r", shape=(rows, width))
+        _check_sizes(folder, rows, width)
+        self._tokens = _map(folder / "tokens.bin", np.int32, "r", (rows,))
+        self._features = _map(folder / "features.bin", np.uint16, "r", (rows, width))
         self.refresh()
 
     def refresh(self) -> int:
         """Look again how many sequences are finished; returns that number."""
-        self.ready = int(_read_json(self.folder / "progress.json")["sequences_done"])
+        self.ready = read_progress(self.folder, self.total)
         return self.ready
 
     def sequences(self, part: str) -> list[CachedSequence]:
@@ -105,17 +106,17 @@ def build_cache(
     """Run the target over all conversations once; an unfinished cache of the same data is continued.
 
     `report(done_tokens, all_tokens)` is called after every chunk. ResourceError when the disk is too small,
-    ParameterError when the folder holds a cache of other data.
+    ParameterError when the folder holds a cache of other data, or a broken one.
     """
-    if hidden_size < 1 or not taps:
-        raise ParameterError("A feature cache needs a hidden size and at least one tapped layer.")
-    folder.mkdir(parents=True, exist_ok=True)
+    if hidden_size < 1 or not taps or not (train or held_out):
+        raise ParameterError("A feature cache needs a hidden size, at least one tapped layer and one conversation.")
+    make_folder(folder)
     order = list(train)
     random.Random(seed).shuffle(order)
-    parts = [(c, "train") for c in order] + [(c, "validation") for c in held_out]
+    parts = [(c, PARTS[0]) for c in order] + [(c, PARTS[1]) for c in held_out]
     sequences, rows = _layout(parts)
     index = {
-        "format": 1,
+        "format": FORMAT,
         "taps": list(taps),
         "hidden_size": hidden_size,
         "tokens": rows,
@@ -123,7 +124,7 @@ def build_cache(
     }
     width = (len(taps) + 1) * hidden_size
     done = _prepare(folder, index, [c for c, _ in parts], cache_bytes(rows, len(taps), hidden_size))
-    features = np.memmap(folder / "features.bin", dtype=np.uint16, mode="r+", shape=(rows, width))
+    features = _map(folder / "features.bin", np.uint16, "r+", (rows, width))
     while done < len(sequences):
         chunk = list(range(done, min(done + _CHUNK, len(sequences))))
         chunk.sort(key=lambda i: sequences[i].length)  # similar lengths together: little padding
@@ -131,7 +132,7 @@ def build_cache(
             _write_batch(features, source, [(sequences[i], parts[i][0]) for i in chunk[first : first + batch]])
         features.flush()
         done += len(chunk)
-        _write_json(folder / "progress.json", {"sequences_done": done})
+        write_json(folder / "progress.json", {"sequences_done": done})
         if report is not None:
             report(sequences[done - 1].start + sequences[done - 1].length, rows)
     return FeatureCache(folder)
@@ -148,23 +149,42 @@ def _layout(parts: Sequence[tuple[Conversation, str]]) -> tuple[list[CachedSeque
 
 def _prepare(folder: Path, index: dict[str, Any], conversations: Sequence[Conversation], size: int) -> int:
     """Create the files, or check that they are of the same data; returns the number of finished sequences."""
+    ids = np.concatenate([np.array(c.ids, dtype=np.int32) for c in conversations])
+    width = (len(index["taps"]) + 1) * index["hidden_size"]
     if (folder / "progress.json").exists():
-        if _read_json(folder / "index.json") != index:
+        same = read_index(folder) == index
+        if same:
+            _check_sizes(folder, len(ids), width)
+        if not same or not np.array_equal(_map(folder / "tokens.bin", np.int32, "r", ids.shape), ids):
             raise ParameterError(f"{folder} holds a cache of other data or taps; give another folder or delete it.")
-        return int(_read_json(folder / "progress.json")["sequences_done"])
+        return read_progress(folder, len(conversations))
     free = shutil.disk_usage(folder).free
     if free < size + _SPARE_BYTES:
         raise ResourceError(
             f"The feature cache needs {size / 1e9:.1f} GB (and 1 GB to spare), {folder} has {free / 1e9:.1f} GB free. "
             "Give another folder or fewer conversations."
         )
-    ids = np.concatenate([np.array(c.ids, dtype=np.int32) for c in conversations])
-    ids.tofile(folder / "tokens.bin")
-    width = (len(index["taps"]) + 1) * index["hidden_size"]
-    np.memmap(folder / "features.bin", dtype=np.uint16, mode="w+", shape=(index["tokens"], width)).flush()
-    _write_json(folder / "index.json", index)
-    _write_json(folder / "progress.json", {"sequences_done": 0})
+    write_whole(folder / "tokens.bin", ids.tofile)
+    _map(folder / "features.bin", np.uint16, "w+", (index["tokens"], width)).flush()
+    write_json(folder / "index.json", index)
+    write_json(folder / "progress.json", {"sequences_done": 0})
     return 0
+
+
+def _map(file: Path, dtype: type[Any], mode: Literal["r", "r+", "w+"], shape: tuple[int, ...]) -> Any:
+    """The file as an array. ResourceError when the disk refuses."""
+    try:
+        return np.memmap(file, dtype=dtype, mode=mode, shape=shape)
+    except OSError as error:
+        raise ResourceError(
+            f"{file} cannot be opened ({error.strerror or error}). Free some space, allow the access, or give another "
+            "folder."
+        ) from error
+
+
+def _check_sizes(folder: Path, rows: int, width: int) -> None:
+    check_size(folder / "tokens.bin", rows * 4)
+    check_size(folder / "features.bin", rows * width * 2)
 
 
 @torch.inference_mode()
@@ -178,16 +198,3 @@ def _write_batch(
         block = torch.cat((taps, final), dim=-1).to("cpu", torch.bfloat16).contiguous()
         rows = block.view(torch.int16).numpy().view(np.uint16)
         features[sequence.start : sequence.start + sequence.length] = rows
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise ParameterError(f"{path} does not exist: this is no feature cache folder.")
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return data
-
-
-def _write_json(path: Path, data: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(data), encoding="utf-8")
-    os.replace(temporary, path)
