@@ -6,7 +6,7 @@ The page, the command line, the benchmark, the recorder and the tests all read t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
@@ -51,13 +51,14 @@ class DraftToken:
     Attributes:
         id, text: the token.
         draft_prob: p_d(x_k), the drafter's probability of the token.
-        confidence: c_k in [0, 1], estimate of P(x_k accepted | x_<k accepted); known before x_k is drawn.
-            None when the drafter has no confidence head.
+        confidence: c_k in [0, 1], estimate of P(x_k accepted | x_<k accepted); known before x_k is drawn. Calibrated
+            where the drafter's `calibration.json` covers the request. None when the drafter has no confidence head.
         survival: a_k = Π_{i≤k} c_i; None like ``confidence``.
         target_prob: p_t(x_k); None when unverified.
         accept_prob: the acceptance probability; None when unverified.
         uniform: the uniform number compared with ``accept_prob``; None when none was drawn (greedy, or not reached).
         fate: what became of it.
+        raw_confidence: the head's own c_k where ``confidence`` is calibrated, else None (older records lack the key).
     """
 
     id: int
@@ -69,6 +70,7 @@ class DraftToken:
     accept_prob: float | None
     uniform: float | None
     fate: Fate
+    raw_confidence: float | None = field(default=None, metadata={"may_be_absent": True})
 
 
 @dataclass(frozen=True, slots=True)

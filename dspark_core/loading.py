@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from dspark_core.cache import ensure_model
+from dspark_core.calibration.file import read_calibration
 from dspark_core.catalog import ModelEntry, find_model
 from dspark_core.checkpoint import load_drafter
 from dspark_core.decode_loop import DecodeLoop
@@ -141,7 +142,7 @@ def open_session(
     torch_device = choose_device(device)
     torch_dtype = choose_dtype(dtype, torch_device)
     found = find_model(model)
-    _checkpoint_folder(found, draft_model)  # an unknown drafter is refused before anything is fetched or loaded
+    checkpoint_folder(found, draft_model)  # an unknown drafter is refused before anything is fetched or loaded
     folder = ensure_model(model, lambda stage, fraction: report(stage, 0.8 * fraction))
     report("Loading the model", 0.85)
     tokenizer = ChatTokenizer.load(folder)
@@ -171,13 +172,14 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
         CheckpointError: it is no drafter for this target.
     """
     drafters: dict[str, Drafter] = {"none": NoneDrafter()}
-    folder = _checkpoint_folder(model, draft_model)
+    folder = checkpoint_folder(model, draft_model)
     if folder is not None:
         # Sums over the tapped layers leave float16's range, so a float16 target gets a float32 drafter.
         dtype = torch.float32 if target.dtype == torch.float16 else target.dtype
         loaded = load_drafter(folder, dtype=dtype, device=target.device)
         vocabulary = read_draft_vocabulary(folder, target.vocab_size)
-        drafter = DSparkDrafter(loaded, target, draft_vocabulary=vocabulary)
+        calibration, note = read_calibration(folder, loaded.config.block_size)
+        drafter = DSparkDrafter(loaded, target, draft_vocabulary=vocabulary, calibration=calibration, note=note)
         found = {drafter.name: drafter}
         if drafter.name == "dspark":
             found["dflash"] = drafter.without_head()
@@ -185,7 +187,12 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
     return drafters
 
 
-def _checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | None:
+def checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | None:
+    """The folder of the drafter that ``draft_model`` names for ``model`` (see `open_session`), None for no drafter.
+
+    Raises:
+        ModelUnavailableError: there is none of that name.
+    """
     if draft_model == "none":
         return None
     if draft_model == "auto":

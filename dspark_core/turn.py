@@ -86,6 +86,7 @@ class Turn:
 
     def _draft_tokens(self, tokenizer: TokenText) -> tuple[DraftToken, ...]:
         draft = []
+        raw = self.block.raw_confidences
         survival = 1.0
         for k, token_id in enumerate(self.block.token_ids):
             confidence = self.block.confidences[k] if self.block.confidences is not None else None
@@ -102,6 +103,7 @@ class Turn:
                     accept_prob=self.verdict.accept_probs[k] if verified else None,
                     uniform=self.verdict.uniforms[k] if verified else None,
                     fate=self._fate(k),
+                    raw_confidence=None if raw is None else raw[k],
                 )
             )
         return tuple(draft)

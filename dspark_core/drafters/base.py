@@ -21,6 +21,7 @@ class DraftBlock:
         candidate_ids: [γ, K] token ids that carry all of the draft law's mass, without repeats in a row.
         candidate_probs: [γ, K] float32, the draft law over them (one-hot under greedy decoding).
         shown_probs: p_d(x_k) for the screen: of the drawn law, or at temperature 1 under greedy decoding.
+        raw_confidences: the head's own, where ``confidences`` are calibrated; else None.
     """
 
     token_ids: tuple[int, ...]
@@ -28,6 +29,7 @@ class DraftBlock:
     candidate_ids: torch.Tensor
     candidate_probs: torch.Tensor
     shown_probs: tuple[float, ...]
+    raw_confidences: tuple[float, ...] | None = None
 
 
 EMPTY_BLOCK = DraftBlock((), None, torch.empty(0, 0, dtype=torch.long), torch.empty(0, 0), ())

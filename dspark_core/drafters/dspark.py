@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from dspark_core.calibration.calibration import Calibration
 from dspark_core.checkpoint import LoadedDrafter
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
 from dspark_core.errors import NumericsError, ResourceError
@@ -37,6 +38,8 @@ class DSparkDrafter:
         target: gives the embeddings and the LM head that the checkpoint leaves out, both frozen.
         candidates: K; the draft law has no mass elsewhere (drawn from and accepted with the same law: exact).
         draft_vocabulary: the only token ids to draft, in rising order; None for all.
+        calibration: temperatures of the confidences by sampling setting; None leaves them as the head gives them.
+        note: what a reader should know about this drafter, or ''.
     """
 
     def __init__(
@@ -46,11 +49,14 @@ class DSparkDrafter:
         *,
         candidates: int = CANDIDATES,
         draft_vocabulary: Sequence[int] | None = None,
+        calibration: Calibration | None = None,
+        note: str = "",
     ) -> None:
         model, config = loaded.modules, loaded.config
         config.check_fits(hidden_size=target.hidden_size, vocab_size=target.vocab_size, num_layers=target.num_layers)
         self.name = "dflash" if model.markov_head is None else "dspark"
-        self.note = ""
+        self.note = note
+        self.calibration = calibration
         self.num_draft_tokens = config.block_size
         self.tapped_layers = config.target_layer_ids
         self.model = pack_linears(model, skip=("markov_head", "confidence_head"))
@@ -72,9 +78,12 @@ class DSparkDrafter:
         self._sequential = SequentialStage(model, biased=True)
 
     def without_head(self) -> DSparkDrafter:
-        """The same drafter as DFlash: its tables are shared, the sequential bias is left out."""
+        """The same drafter as DFlash: its tables are shared, the sequential bias is left out.
+
+        So is the calibration, which was fitted to what the target accepts of drafts drawn with the bias.
+        """
         dflash = copy(self)
-        dflash.name, dflash.note = "dflash", _BORROWED
+        dflash.name, dflash.note, dflash.calibration = "dflash", _BORROWED, None
         dflash._sequential = SequentialStage(self.model, biased=False)
         return dflash
 
@@ -93,7 +102,8 @@ class DSparkDrafter:
         base_logits, candidate_ids = self._lm_head(hidden).topk(self.candidates, dim=-1)
         if self._vocabulary is not None:
             candidate_ids = self._vocabulary[candidate_ids]
-        return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice)
+        temperatures = None if self.calibration is None else self.calibration.temperatures_for(sampling.temperature)
+        return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice, temperatures)
 
     def _head_rows(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Rows [n, H] of the LM head's matrix: its product with the identity, exact, whoever owns it."""
@@ -169,16 +179,19 @@ class SequentialStage:
         anchor: int,
         sampling: SamplingParams,
         dice: Dice,
+        temperatures: Sequence[float] | None = None,
     ) -> DraftBlock:
-        """n drafts from h [n, H], base logits [n, K] and their ids [n, K]."""
+        """n drafts from h [n, H], base logits [n, K] and their ids [n, K]; T_1 … T_n divide the confidences' logits."""
         w2_rows = None if self._w2 is None else self._w2[candidate_ids].float().cpu()  # [n, K, r]
         hidden_scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
         base_logits, candidate_ids = base_logits.float().cpu(), candidate_ids.cpu()
         previous = anchor
-        token_ids, confidences, shown, laws = [], [], [], []
+        token_ids, raw, calibrated, shown, laws = [], [], [], [], []
         for k in range(len(candidate_ids)):
             if self._confidence is not None and hidden_scores is not None:
-                confidences.append(self._confidence.confidence(hidden_scores[k], previous))
+                logit = self._confidence.logit(hidden_scores[k], previous)
+                raw.append(_sigmoid(logit))
+                calibrated.append(raw[k] if temperatures is None else _sigmoid(logit / temperatures[k]))
             logits = base_logits[k]
             if self._w1 is not None and w2_rows is not None:
                 logits = logits + w2_rows[k] @ self._w1[previous].float()
@@ -190,15 +203,16 @@ class SequentialStage:
             laws.append(probs)
         return DraftBlock(
             token_ids=tuple(token_ids),
-            confidences=None if self._confidence is None else tuple(confidences),
+            confidences=None if self._confidence is None else tuple(calibrated),
             candidate_ids=candidate_ids,
             candidate_probs=torch.stack(laws),
             shown_probs=tuple(shown),
+            raw_confidences=None if self._confidence is None or temperatures is None else tuple(raw),
         )
 
 
 class ConfidenceStage:
-    """c_k = σ(w·[h_k; W1[x_{k−1}]] + b), known before x_k is drawn: it reads nothing later than x_{k−1}.
+    """The logit w·[h_k; W1[x_{k−1}]] + b of c_k, known before x_k is drawn: it reads nothing later than x_{k−1}.
 
     Args:
         head: the trained head.
@@ -219,12 +233,16 @@ class ConfidenceStage:
         """w_h·h_k + b of n positions, from h [n, H]."""
         return [float(x) for x in (hidden.float() @ self._hidden_weight + self._bias).tolist()]
 
-    def confidence(self, hidden_score: float, previous: int) -> float:
-        """c_k from its position's score and x_{k−1}. Raises NumericsError when it is not a finite number."""
+    def logit(self, hidden_score: float, previous: int) -> float:
+        """c_k's logit from its position's score and x_{k−1}. Raises NumericsError when it is not a finite number."""
         token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
         if not math.isfinite(hidden_score + token_score):
             raise NumericsError("The drafter's confidence is not a finite number; its weights are damaged.")
-        return 1 / (1 + math.exp(-max(-60.0, min(60.0, hidden_score + token_score))))
+        return hidden_score + token_score
+
+
+def _sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))
 
 
 def _target_rows(target: Target, dtype: torch.dtype, ids: torch.Tensor) -> torch.Tensor:

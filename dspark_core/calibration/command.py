@@ -1,0 +1,168 @@
+"""The command ``calibrate``: roll out, fit on half of the prompts, measure on the others, write `calibration.json`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dspark_core.bench.prompts import from_file
+from dspark_core.calibration.calibration import Calibration, FittedOn, Setting
+from dspark_core.errors import ParameterError
+from dspark_core.fetch import ProgressBar
+from dspark_core.options import add_model_options
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+
+if TYPE_CHECKING:
+    from dspark_core.calibration.rounds import Rounds
+    from dspark_core.loading import Session
+
+PROMPTS = Path(__file__).parent / "prompts.jsonl"
+SAMPLING_TEMPERATURES = (0.0, 0.7, 1.0)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``python -m dspark_core calibrate``."""
+    parser.add_argument(
+        "--prompts",
+        type=Path,
+        default=PROMPTS,
+        metavar="FILE",
+        help='prompts that no drafter was trained on, one {"turns": ["…"]} a line (default: the packaged ones)',
+    )
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N prompts (default: 0, all)")
+    parser.add_argument("--max-new-tokens", type=int, default=192, metavar="N", help="of each answer (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the sampled answers (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write here instead of beside the drafter")
+    parser.add_argument("--overwrite", action="store_true", help="replace the file where there is one")
+    add_model_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Calibrate and report."""
+    texts = _prompts(options.prompts, options.limit)
+    settings = [
+        SamplingParams(temperature=t, seed=options.seed, max_new_tokens=options.max_new_tokens)
+        for t in SAMPLING_TEMPERATURES
+    ]
+    from dspark_core.calibration.file import FILE_NAME, weights_sha256, write_calibration
+    from dspark_core.calibration.report import table
+    from dspark_core.catalog import find_model
+    from dspark_core.loading import checkpoint_folder, open_session
+
+    folder = checkpoint_folder(find_model(options.model), options.draft_model)
+    if folder is None:
+        raise ParameterError(
+            f"There is no drafter to calibrate: --model {options.model}, --draft-model {options.draft_model}. "
+            "Name its folder with --draft-model."
+        )
+    path: Path = options.out or folder / FILE_NAME
+    _check_place(path, options.overwrite)
+    digest = weights_sha256(folder)  # before the rollout: of the weights that it runs on
+    bar = ProgressBar()
+    try:
+        with open_session(
+            options.model, draft_model=options.draft_model, device=options.device, dtype=options.dtype, progress=bar
+        ) as session:
+            calibration = _calibrate(session, texts, settings, options, digest, bar)
+    finally:
+        bar.close()
+    for setting in calibration.settings:
+        sys.stdout.write(table(setting) + "\n\n")
+    write_calibration(path, calibration)
+    sys.stdout.write(f"written: {path}\n")
+    return 0
+
+
+def _prompts(path: Path, limit: int) -> list[str]:
+    if limit < 0:
+        raise ParameterError(f"limit is {limit}; it must be 0 (all) or more.")
+    texts = list(dict.fromkeys(prompt.text for prompt in from_file(path)))  # one prompt must not be in both parts
+    texts = texts[: limit or None]
+    if len(texts) < 2:
+        raise ParameterError(
+            f"{len(texts)} different prompt is too few: one part is fitted on, the other measured on. Give 2 or more."
+        )
+    return texts
+
+
+def _check_place(path: Path, overwrite: bool) -> None:
+    """Refuse before hours of rollouts what could not be written after them."""
+    if path.is_dir() or not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise ParameterError(f"{path} cannot be written: its folder is missing or closed. Name a file with --out.")
+    if path.exists() and not overwrite:
+        raise ParameterError(
+            f"{path} exists already. Say --overwrite to replace it, or name another file with --out FILE."
+        )
+
+
+def _calibrate(
+    session: Session,
+    texts: Sequence[str],
+    samplings: Sequence[SamplingParams],
+    options: argparse.Namespace,
+    digest: str,
+    bar: ProgressBar,
+) -> Calibration:
+    from dspark_core.calibration.rollout import Countdown, roll_out
+
+    drafter = session.drafters[session.default_drafter]
+    if not drafter.has_confidence:
+        raise ParameterError(
+            f"The drafter {drafter.name!r} has no confidence head, so there is nothing to calibrate. Name another one "
+            "with --draft-model."
+        )
+    countdown = Countdown(bar, len(texts) * len(samplings))
+    settings = []
+    for sampling in samplings:
+        countdown.stage = f"rollout at temperature {sampling.temperature:g}"
+        requests = _requests(session, texts, sampling, drafter.num_draft_tokens)
+        parts = roll_out(session.engine, requests, drafter.num_draft_tokens, countdown.step)
+        settings.append(_setting(sampling.temperature, parts, drafter.num_draft_tokens))
+    fitted_on = FittedOn(
+        model=session.info.model,
+        dtype=session.info.dtype,
+        drafter=drafter.name,
+        prompts=options.prompts.name,
+        fit_prompts=len(texts[0::2]),
+        held_out_prompts=len(texts[1::2]),
+        max_new_tokens=options.max_new_tokens,
+        seed=options.seed,
+    )
+    return Calibration(digest, fitted_on, tuple(settings))
+
+
+def _requests(
+    session: Session, texts: Sequence[str], sampling: SamplingParams, num_draft_tokens: int
+) -> list[GenerationRequest]:
+    """Every draft is verified, whatever its confidence: what is cut could not be learnt from."""
+    schedule = ScheduleParams("fixed", num_draft_tokens, num_draft_tokens)
+    seeded = [replace(sampling, seed=(sampling.seed or 0) + i) for i in range(len(texts))]
+    return [
+        session.request([{"role": "user", "content": text}], params, schedule, session.default_drafter)
+        for text, params in zip(texts, seeded, strict=True)
+    ]
+
+
+def _setting(sampling_temperature: float, parts: Sequence[Rounds], num_positions: int) -> Setting:
+    """Fit on the first, third, … prompt's rounds; measure on the others', so that no text is in both."""
+    from dspark_core.calibration.figures import figures_by_position
+    from dspark_core.calibration.fit import fit_sts, reason_to_keep
+    from dspark_core.calibration.rounds import joined
+
+    fit, held_out = joined(parts[0::2], num_positions), joined(parts[1::2], num_positions)
+    temperatures = fit_sts(fit.logits, fit.accepted, fit.observed)
+    notes = (reason_to_keep(fit, k + 1) for k in range(num_positions))
+    return Setting(
+        sampling_temperature=sampling_temperature,
+        confidence_temperatures=tuple(temperatures.tolist()),
+        fit_rounds=len(fit),
+        held_out_rounds=len(held_out),
+        notes=tuple(note for note in notes if note),
+        before=figures_by_position(held_out, [1.0] * num_positions),
+        after=figures_by_position(held_out, temperatures.tolist()),
+    )

@@ -1,0 +1,64 @@
+"""Sequential Temperature Scaling (STS; DSpark, calibration): one temperature for each draft position.
+
+Left to right: T_k is the grid's value for which the ECE of the survival a_k = Π_{i≤k} σ(logit_i / T_i) against the
+observed prefix survival is least, with T_1 … T_{k-1} as they were found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dspark_core.calibration.reliability import calibration_error
+from dspark_core.calibration.rounds import Floats, Rounds
+from dspark_core.calibration.survival import confidences, survival
+
+GRID = np.round(10 ** (np.arange(-100, 101) / 100), 4)  # 0.1 to 10 in steps of 2.3 %, 1 among them
+LEAST_REACHED = 50  # rounds that must have come to a position before anything is fitted there
+_TIE = 1e-12
+
+
+def fit_sts(logits: ArrayLike, accepted_length: ArrayLike, observed_length: ArrayLike | None = None) -> Floats:
+    """Temperatures [γ] from logits [n, γ], accepted lengths [n] and (where not γ) observed lengths [n].
+
+    At each position the fitted error is at most that of T_k = 1 after the same T_1 … T_{k-1}. If the mean over the
+    fitted positions should still come out above that of no calibration at all, every T stays 1. Of temperatures that
+    tie, the one nearest to 1 (as a factor) is taken. Positions with a `reason_to_keep` stay at 1.
+
+    Raises:
+        ParameterError: as `Rounds.of` (NaN by name, shapes, lengths).
+    """
+    rounds = Rounds.of(logits, accepted_length, observed_length)
+    temperatures = np.ones(rounds.num_positions)
+    fitted = [k for k in range(rounds.num_positions) if not reason_to_keep(rounds, k + 1)]
+    before = np.ones(len(rounds))  # a_{k-1}
+    for k in fitted:  # a prefix of the positions: fewer rounds come to each further one
+        temperatures[k] = _best(rounds, k, before)
+        before = before * confidences(rounds.logits[:, [k]], temperatures[[k]])[:, 0]
+    plain = np.ones(rounds.num_positions)
+    if _mean_error(rounds, temperatures, fitted) > _mean_error(rounds, plain, fitted):
+        return plain
+    return temperatures
+
+
+def reason_to_keep(rounds: Rounds, position: int) -> str:
+    """Why T stays 1 at ``position`` (from 1), or '' where it is fitted."""
+    reached = int(rounds.reached[:, position - 1].sum())
+    if reached >= LEAST_REACHED:
+        return ""
+    return f"position {position}: only {reached} rounds came so far, fewer than {LEAST_REACHED}, so T stays 1"
+
+
+def _best(rounds: Rounds, k: int, before: Floats) -> float:
+    known = rounds.known[:, k]
+    said = before[known, None] * confidences(rounds.logits[known, k][:, None], GRID)  # [rounds, grid]
+    came = rounds.survived[known, k]
+    errors = np.array([calibration_error(said[:, j], came) for j in range(len(GRID))], dtype=np.float64)
+    tied = np.flatnonzero(errors <= errors.min() + _TIE)
+    return float(GRID[tied[np.abs(np.log(GRID[tied])).argmin()]])
+
+
+def _mean_error(rounds: Rounds, temperatures: Floats, positions: list[int]) -> float:
+    said = survival(confidences(rounds.logits, temperatures))
+    errors = [calibration_error(said[rounds.known[:, k], k], rounds.survived[rounds.known[:, k], k]) for k in positions]
+    return float(np.mean([error for error in errors if error is not None])) if errors else 0.0

@@ -1,0 +1,67 @@
+"""Rollouts: prompts answered by the engine with every draft verified, as rounds to fit on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from dspark_core.calibration.rounds import Rounds, joined
+from dspark_core.calibration.survival import logits_of
+from dspark_core.engine import Engine
+from dspark_core.errors import DSparkError
+from dspark_core.events import DecodeRound, Event, Finished
+from dspark_core.params import GenerationRequest
+from dspark_core.storage import Progress
+
+
+def rounds_of(events: Iterable[Event], num_positions: int) -> Rounds:
+    """The rounds of an answer whose drafts were all verified.
+
+    A draft that was discarded because the text ended is no rejection: such a position is not observed, as in telemetry.
+    """
+    logits, accepted, observed = [], [], []
+    for event in events:
+        if isinstance(event, DecodeRound):
+            raw = [token.confidence if token.raw_confidence is None else token.raw_confidence for token in event.draft]
+            logits.append([*logits_of([c for c in raw if c is not None]), *[0.0] * (num_positions - len(raw))])
+            accepted.append(event.num_accepted)
+            observed.append(event.num_accepted if event.next is None else len(event.draft))
+    return Rounds.of(logits, accepted, observed) if logits else joined([], num_positions)
+
+
+def roll_out(
+    engine: Engine, requests: Sequence[GenerationRequest], num_positions: int, answered: Callable[[], None]
+) -> list[Rounds]:
+    """The rounds of each request, answered one after the other; ``answered`` is called after each.
+
+    Raises:
+        DSparkError: an answer ended with an error.
+    """
+    parts = []
+    for request in requests:
+        with engine.submit(request) as generation:
+            events: list[Event] = list(generation)
+        finished = events[-1]
+        if not isinstance(finished, Finished) or finished.finish_reason == "error":
+            raise DSparkError(f"An answer of the rollout failed: {getattr(finished, 'detail', 'it has no end')}.")
+        parts.append(rounds_of(events, num_positions))
+        answered()
+    return parts
+
+
+class Countdown:
+    """Tells a progress bar how far a number of equal steps is, and how long the rest takes at the present speed."""
+
+    def __init__(self, bar: Progress, steps: int) -> None:
+        self._bar = bar
+        self._steps = steps
+        self._done = 0
+        self._started = time.monotonic()
+        self.stage = ""
+
+    def step(self) -> None:
+        """Count one step of ``stage``."""
+        self._done += 1
+        left = (time.monotonic() - self._started) * (self._steps - self._done) / self._done
+        minutes, seconds = divmod(round(left), 60)
+        self._bar(f"{self.stage}: {minutes}:{seconds:02d} left in all", self._done / self._steps)
