@@ -39,3 +39,24 @@ def write_json(file: Path, values: Mapping[str, Any], *, indent: int | None = No
     """Write `values` as JSON, whole or not at all. ResourceError as in `write_whole`."""
     text = json.dumps(values, indent=indent) + "\n"
     write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def append_line(file: Path, line: str) -> None:
+    """Add a line to a text file. ResourceError when the disk refuses."""
+    try:
+        with file.open("a", encoding="utf-8") as out:
+            out.write(line + "\n")
+    except OSError as error:
+        raise ResourceError(
+            f"{file} cannot be written ({error.strerror or error}). Free some space, then repeat the command."
+        ) from error
+
+
+def end_last_line(file: Path) -> None:
+    """Take away the last line of a text file if a killed writer left it unfinished. ResourceError as `append_line`."""
+    try:
+        data = file.read_bytes() if file.exists() else b""
+        if data and not data.endswith(b"\n"):
+            os.truncate(file, data.rfind(b"\n") + 1)
+    except OSError as error:
+        raise ResourceError(f"{file} cannot be read ({error.strerror or error}). Delete it, then repeat.") from error

@@ -1,7 +1,7 @@
 """The resumable training loop: stage 1 regresses hidden states, stage 2 minimises the paper's loss."""
 
 import json
-import os
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from dspark_core.checkpoint import save_drafter
+from dspark_core.errors import NumericsError
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Batch, Sampler
+from dspark_core.training.files import append_line, end_last_line, make_folder
 from dspark_core.training.forward import batch_draft_loss, block_hidden, loss_weights
 from dspark_core.training.losses import regression_loss
 from dspark_core.training.settings import TrainSettings
+from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
 
 STATE_NAME, LOG_NAME = "state.pt", "log.jsonl"
 Report = Callable[[dict[str, Any]], None]
@@ -27,6 +30,7 @@ class Trainer:
     """Holds a run's state; `run` goes on from the newest checkpoint in `folder`.
 
     `embedding`, `lm_head` [V, H] are the target's frozen tables, `common` [C] the candidate tokens of stage 2.
+    CheckpointError when the state in `folder` is broken or another drafter's.
     """
 
     def __init__(
@@ -57,11 +61,16 @@ class Trainer:
         self._pool = ThreadPoolExecutor(settings.workers, initializer=_one_thread if settings.workers > 1 else None)
         self._sums: dict[str, float] = {}
         self._summed = 0
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
+        end_last_line(folder / LOG_NAME)
         self._resume()
 
     def run(self) -> None:
-        """Train to the end of stage 2; a kill loses at most `checkpoint_s` seconds of work."""
+        """Train to the end of stage 2; a kill loses at most `checkpoint_s` seconds of work.
+
+        NumericsError when a loss or a gradient is no finite number: that step is not taken, nor saved.
+        ResourceError when the disk refuses.
+        """
         saved = validated = clock = time.monotonic()
         while self.stage <= 2:
             self._one_step()
@@ -96,19 +105,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write the state for a resume, whole or not at all."""
-        state = {
-            "drafter": self.drafter.state_dict(),
-            "dense": self.dense.state_dict(),
-            "tables": self.tables.state_dict() if self.tables else None,
-            "stage": self.stage,
-            "step": self.step,
-            "anchors": self.anchors,
-            "elapsed_s": self.elapsed_s,
-            "stage_started_s": self.stage_started_s,
-        }
-        temporary = self.folder / f"{STATE_NAME}.tmp"
-        torch.save(state, temporary)
-        os.replace(temporary, self.folder / STATE_NAME)
+        position = Position(self.stage, self.step, self.anchors, self.elapsed_s, self.stage_started_s)
+        write_state(self.folder / STATE_NAME, self._trained(), position)
 
     def export(self, path: Path) -> None:
         """Write the drafter as a checkpoint folder."""
@@ -118,13 +116,12 @@ class Trainer:
         file = self.folder / STATE_NAME
         if not file.exists():
             return
-        state = torch.load(file, map_location=self.device, weights_only=True)
-        self.drafter.load_state_dict(state["drafter"])
-        self.dense.load_state_dict(state["dense"])
-        if self.tables is not None:
-            self.tables.load_state_dict(state["tables"])
-        self.stage, self.step, self.anchors = state["stage"], state["step"], state["anchors"]
-        self.elapsed_s, self.stage_started_s = state["elapsed_s"], state["stage_started_s"]
+        at = read_state(file, self._trained(), self.device)
+        self.stage, self.step, self.anchors = at.stage, at.step, at.anchors
+        self.elapsed_s, self.stage_started_s = at.elapsed_s, at.stage_started_s
+
+    def _trained(self) -> Trained:
+        return Trained(self.drafter, self.dense, self.tables)
 
     def _optimizers(self) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer | None]:
         """AdamW for the network, SparseAdam for the two Markov tables (a step touches few of their rows)."""
@@ -164,7 +161,8 @@ class Trainer:
         for index, parameter in enumerate(self._parameters):
             parameter.grad = _mean([gradients[index] for gradients, _, _ in results])
         network = [p for group in self.dense.param_groups for p in group["params"] if p.grad is not None]
-        torch.nn.utils.clip_grad_norm_(network, self.settings.clip_norm)
+        norm = torch.nn.utils.clip_grad_norm_(network, self.settings.clip_norm)
+        self._check_finite([terms["loss"] for _, _, terms in results], norm, length)
         self.dense.step()
         if self.tables is not None and self.stage == 2:
             self.tables.step()
@@ -180,6 +178,30 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.autocast):
             total, terms = self._stage1_loss(batch) if self.stage == 1 else self._stage2_loss(batch)
         return torch.autograd.grad(total, self._parameters, allow_unused=True), batch.anchors.numel(), terms
+
+    def _check_finite(self, losses: list[Tensor], norm: Tensor, length: int) -> None:
+        """Before anything is learnt from it: NumericsError unless losses and gradients are finite numbers."""
+        tables = [p.grad for group in (self.tables.param_groups if self.tables else []) for p in group["params"]]
+        sums = [grad.coalesce().values().sum() if grad.is_sparse else grad.sum() for grad in tables if grad is not None]
+        named = [*(("loss", x) for x in losses), ("gradient norm", norm), *(("gradient of a table", x) for x in sums)]
+        for name, value in named:
+            if not math.isfinite(float(value)):
+                raise NumericsError(
+                    f"The {name} is {float(value)} in step {self.step} of stage {self.stage}, so it was not taken. "
+                    f"The last good state is kept in {self.folder}. {self._way_out(length)}"
+                )
+
+    def _way_out(self, length: int) -> str:
+        batches = [self._draw(worker, length) for worker in range(self.settings.workers)]
+        if all(bool(torch.isfinite(x).all()) for batch in batches for x in (batch.features, batch.target_hidden)):
+            return (
+                "The features are finite, so the learning rates are too high for these data: begin anew in another "
+                "folder with lower rates, another seed or more data."
+            )
+        return (
+            f"The target's hidden states in {self.sampler.cache.folder} are not finite: delete that folder, then they "
+            "are computed anew. If they come back so, the target itself is broken."
+        )
 
     def _count(self, anchors: int, terms: dict[str, Tensor]) -> None:
         self.anchors += anchors
@@ -207,7 +229,7 @@ class Trainer:
         self.step, self.anchors, self.stage_started_s = 0, 0, self.elapsed_s
         self._sums, self._summed = {}, 0
         if self.stage == 2 and not self.settings.stage2_anchors:
-            self.stage = 3
+            self.stage = LAST_STAGE
         self.dense, self.tables = self._optimizers()  # another loss: its moments mean nothing here
 
     def _log(self, values: dict[str, Any]) -> None:
@@ -221,8 +243,7 @@ class Trainer:
             "progress": round(self.progress(), 4),
             "rate": round(self.rate(), 4),
         } | values
-        with (self.folder / LOG_NAME).open("a", encoding="utf-8") as log:
-            log.write(json.dumps(row) + "\n")
+        append_line(self.folder / LOG_NAME, json.dumps(row))
         if self.report is not None:
             self.report(row)
 
@@ -235,7 +256,8 @@ def _mean(gradients: list[Tensor | None]) -> Tensor | None:
     total = present[0]
     for gradient in present[1:]:
         total = total + gradient
-    return total / len(gradients)
+    mean = total / len(gradients)
+    return mean.coalesce() if mean.is_sparse else mean
 
 
 def _one_thread() -> None:

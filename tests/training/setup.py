@@ -1,16 +1,20 @@
-"""A tiny Llama-shaped target and conversations over its vocabulary."""
+"""A tiny Llama-shaped target, conversations over its vocabulary, and a drafter in training."""
 
 import gzip
 import json
 
 import torch
 
+from dspark_core.modules.drafter import Drafter
 from dspark_core.target.config import LlamaConfig
 from dspark_core.target.llama import LlamaTarget
+from dspark_core.training.batch import Sampler
 from dspark_core.training.cache import build_cache
 from dspark_core.training.data import Conversation
+from dspark_core.training.loop import Trainer
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.source import TargetFeatures, TargetWeights
+from dspark_core.training.start import draft_config, smart_start
 from tests.conftest import TINY_CONFIG as TARGET
 from tests.conftest import make_tiny_state
 
@@ -64,6 +68,30 @@ def tiny_settings(**changes):
         "autocast": False,
     }
     return TrainSettings(**(values | changes))
+
+
+def tiny_drafter(cache, settings):
+    source = tiny_weights()
+    config = draft_config(
+        source.config,
+        TAPS,
+        layers=settings.layers,
+        block_size=settings.block_size,
+        markov_rank=settings.markov_rank,
+        mask_token_id=3,
+    )
+    torch.manual_seed(0)
+    drafter = Drafter(config)
+    smart_start(drafter, source, cache.rows(cache.sequences("train")[0])[0].float())
+    return drafter, source
+
+
+def tiny_trainer(folder, cache, settings, **more):
+    drafter, source = tiny_drafter(cache, settings)
+    tables = (source.embedding.float(), source.lm_head.float())
+    return Trainer(
+        folder, settings, drafter, Sampler(cache, cache.sequences("train")), tables, torch.arange(20), **more
+    )
 
 
 def write_jsonl(path, items):

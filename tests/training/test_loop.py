@@ -6,39 +6,12 @@ import pytest
 import torch
 
 from dspark_core.checkpoint import load_drafter
-from dspark_core.errors import ParameterError
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Sampler
 from dspark_core.training.forward import batch_draft_loss, block_hidden
-from dspark_core.training.loop import Trainer
 from dspark_core.training.losses import regression_loss
-from dspark_core.training.settings import TrainSettings
-from dspark_core.training.start import draft_config, principal_components, smart_start
-from tests.training.setup import HIDDEN, TAPS, VOCAB, tiny_cache, tiny_settings, tiny_weights
-
-
-def fresh(cache, settings):
-    source = tiny_weights()
-    config = draft_config(
-        source.config,
-        TAPS,
-        layers=2,
-        block_size=settings.block_size,
-        markov_rank=settings.markov_rank,
-        mask_token_id=3,
-    )
-    torch.manual_seed(0)
-    drafter = Drafter(config)
-    smart_start(drafter, source, cache.rows(cache.sequences("train")[0])[0].float())
-    return drafter, source
-
-
-def trainer(folder, cache, settings, **more):
-    drafter, source = fresh(cache, settings)
-    tables = (source.embedding.float(), source.lm_head.float())
-    return Trainer(
-        folder, settings, drafter, Sampler(cache, cache.sequences("train")), tables, torch.arange(20), **more
-    )
+from dspark_core.training.start import principal_components
+from tests.training.setup import HIDDEN, VOCAB, tiny_cache, tiny_drafter, tiny_settings, tiny_trainer
 
 
 @pytest.fixture
@@ -48,7 +21,7 @@ def cache(tmp_path):
 
 def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cache):
     settings = tiny_settings()
-    unbroken = trainer(tmp_path / "a", cache, settings)
+    unbroken = tiny_trainer(tmp_path / "a", cache, settings)
     unbroken.run()
 
     def killed_at(stage, step):
@@ -60,8 +33,8 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cache):
 
     for stage, step in ((1, 3), (2, 2)):
         with pytest.raises(KeyboardInterrupt):
-            trainer(tmp_path / "b", cache, settings, report=killed_at(stage, step)).run()
-    resumed = trainer(tmp_path / "b", cache, settings)
+            tiny_trainer(tmp_path / "b", cache, settings, report=killed_at(stage, step)).run()
+    resumed = tiny_trainer(tmp_path / "b", cache, settings)
     assert (resumed.stage, resumed.step) != (1, 0)
     resumed.run()
     for name, value in unbroken.drafter.state_dict().items():
@@ -71,7 +44,7 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cache):
 def test_both_stages_lower_their_loss(tmp_path, cache):
     settings = tiny_settings(stage1_anchors=500, stage2_anchors=500, checkpoint_s=1e9)
     rows = []
-    trainer(tmp_path / "run", cache, settings, report=rows.append).run()
+    tiny_trainer(tmp_path / "run", cache, settings, report=rows.append).run()
     for stage in (1, 2):
         losses = [row["loss"] for row in rows if row["stage"] == stage]
         assert sum(losses[-8:]) < 0.95 * sum(losses[:8])
@@ -81,7 +54,7 @@ def test_both_stages_lower_their_loss(tmp_path, cache):
 
 
 def test_the_export_is_a_checkpoint_of_the_trained_weights(tmp_path, cache):
-    run = trainer(tmp_path / "run", cache, tiny_settings())
+    run = tiny_trainer(tmp_path / "run", cache, tiny_settings())
     run.run()
     run.export(tmp_path / "out")
     loaded = load_drafter(tmp_path / "out")
@@ -89,15 +62,15 @@ def test_the_export_is_a_checkpoint_of_the_trained_weights(tmp_path, cache):
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path, cache):
-    trainer(tmp_path / "run", cache, tiny_settings()).run()
-    again = trainer(tmp_path / "run", cache, tiny_settings())
+    tiny_trainer(tmp_path / "run", cache, tiny_settings()).run()
+    again = tiny_trainer(tmp_path / "run", cache, tiny_settings())
     before = again.drafter.fc.weight.clone()
     again.run()
     assert torch.equal(again.drafter.fc.weight, before)
 
 
 def test_rates_fall_with_anchors_or_with_the_clock(tmp_path, cache):
-    run = trainer(tmp_path / "run", cache, tiny_settings(hours=1.0, stage1_share=0.5, stage1_anchors=1000))
+    run = tiny_trainer(tmp_path / "run", cache, tiny_settings(hours=1.0, stage1_share=0.5, stage1_anchors=1000))
     run.step = 100
     run.anchors, run.elapsed_s = 500, 0.0
     assert run.rate() == pytest.approx(1 - 0.75 * 0.5)
@@ -109,7 +82,7 @@ def test_rates_fall_with_anchors_or_with_the_clock(tmp_path, cache):
 
 def test_training_form_equals_the_drafters_own(cache):
     """Many anchors at once give what inference gives, block by block with cached context."""
-    drafter, source = fresh(cache, tiny_settings())
+    drafter, source = tiny_drafter(cache, tiny_settings())
     sampler = Sampler(cache, cache.sequences("train"))
     batch = sampler.draw(0, sequences=2, anchors=3, length=4)
     hidden = block_hidden(drafter, source.embedding, batch)
@@ -125,7 +98,7 @@ def test_training_form_equals_the_drafters_own(cache):
 
 def test_stage_two_loss_on_all_tokens_is_the_plain_one(cache):
     """With every token a candidate the acceptance is that of the full laws."""
-    drafter, source = fresh(cache, tiny_settings())
+    drafter, source = tiny_drafter(cache, tiny_settings())
     batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=3, length=4)
     loss = batch_draft_loss(drafter, source.embedding, source.lm_head, batch, torch.arange(VOCAB))
     hidden = block_hidden(drafter, source.embedding, batch)
@@ -137,7 +110,7 @@ def test_stage_two_loss_on_all_tokens_is_the_plain_one(cache):
 
 @torch.no_grad()
 def test_smart_start_is_nearer_to_the_target_than_noise(cache):
-    drafter, source = fresh(cache, tiny_settings())
+    drafter, source = tiny_drafter(cache, tiny_settings())
     batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=6, length=4)
     torch.manual_seed(1)
     noise = Drafter(drafter.config)
@@ -157,13 +130,3 @@ def test_principal_components_keep_the_strongest_directions():
     assert float(parts.square().mean()) == pytest.approx(1, rel=1e-4)
     distances, kept = torch.cdist(table, table), torch.cdist(parts, parts)
     assert torch.corrcoef(torch.stack((distances.flatten(), kept.flatten())))[0, 1] > 0.9
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"stage1_anchors": 0, "stage2_anchors": 0}, {"hours": 0.0}, {"block_lengths": (5, 2)}, {"block_shares": (1.0,)}],
-)
-def test_settings_that_cannot_train_are_refused(changes):
-    with pytest.raises(ParameterError):
-        tiny_settings(**changes)
-    assert TrainSettings().block_size == 8
