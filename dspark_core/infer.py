@@ -27,7 +27,7 @@ from dspark_core.terminal import printable, tell, write_text
 if TYPE_CHECKING:
     from dspark_core.engine import Generation
 
-_DRAFTERS = ("dspark", "dflash", "none")
+_DRAFTERS = ("dspark", "dflash", "ngram", "none")
 _EXIT_CODES = {"stop": 0, "length": 0, "cancelled": 130, "error": 1}
 
 
@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter",
         default=None,
-        help="dspark, dflash (the same without the sequential head) or none (plain decoding); default: dspark if the "
-        "model has a drafter",
+        help="dspark, dflash (the same without the sequential head), ngram (prompt look-up) or none (plain decoding); "
+        "default: dspark if the model has a drafter",
     )
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; may be repeated")
     add_model_options(parser)

@@ -17,6 +17,7 @@ from dspark_core.checkpoint import load_drafter
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.drafters.base import Drafter
 from dspark_core.drafters.dspark import DSparkDrafter
+from dspark_core.drafters.ngram import NgramDrafter
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.engine import Engine
@@ -165,13 +166,14 @@ def open_session(
 
 
 def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarget) -> dict[str, Drafter]:
-    """Plain decoding, and "dspark" and "dflash" where a checkpoint is found ("dflash" alone when it has no head).
+    """Plain decoding and prompt look-up; before them "dspark" and "dflash" where a checkpoint is found ("dflash" alone
+    when it has no head).
 
     Raises:
         ModelUnavailableError: the folder that was asked for does not exist.
         CheckpointError: it is no drafter for this target.
     """
-    drafters: dict[str, Drafter] = {"none": NoneDrafter()}
+    drafters: dict[str, Drafter] = {"none": NoneDrafter(), "ngram": NgramDrafter()}
     folder = checkpoint_folder(model, draft_model)
     if folder is not None:
         # Sums over the tapped layers leave float16's range, so a float16 target gets a float32 drafter.
@@ -183,7 +185,7 @@ def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarge
         found = {drafter.name: drafter}
         if drafter.name == "dspark":
             found["dflash"] = drafter.without_head()
-        drafters = {**found, **drafters}
+        drafters = {**found, **drafters, "ngram": NgramDrafter(num_draft_tokens=drafter.num_draft_tokens)}
     return drafters
 
 

@@ -11,6 +11,7 @@ from itertools import product
 
 import torch
 
+from dspark_core.calibration.calibration import Calibration, FittedOn, Setting
 from dspark_core.checkpoint import LoadedDrafter
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, Drafter
 from dspark_core.events import LoadSample
@@ -197,6 +198,23 @@ def toy_draft_model(seed: int = 3, markov_rank: int = 4) -> LoadedDrafter:
     return LoadedDrafter(config, model.requires_grad_(False).eval(), None, None)
 
 
+def toy_calibration(weights_sha256: str = "0" * 64, num_draft_tokens: int = 2) -> Calibration:
+    """Other temperatures at each position and for each way of sampling: greedy, T = 0.7, T = 1."""
+    settings = tuple(
+        Setting(
+            sampling_temperature=sampling,
+            confidence_temperatures=tuple(first + 0.5 * k for k in range(num_draft_tokens)),
+            fit_rounds=100,
+            held_out_rounds=90,
+            notes=(),
+            before=(),
+            after=(),
+        )
+        for sampling, first in ((0.0, 0.3), (0.7, 2.0), (1.0, 4.0))
+    )
+    return Calibration(weights_sha256, FittedOn("toy", "float64", "dspark", "prompts.jsonl", 2, 2, 8, 0), settings)
+
+
 class EnumeratingDice:
     """Follows a script of branch numbers, then the first possible branch; remembers what else was possible."""
 
@@ -251,6 +269,7 @@ def target_law(target: ToyTarget, prompt: Sequence[int], length: int, sampling: 
 def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
     """Every drafter of the engine on the toy, and the table drafter."""
     from dspark_core.drafters.dspark import DSparkDrafter
+    from dspark_core.drafters.ngram import NgramDrafter
     from dspark_core.drafters.none import NoneDrafter
 
     model = toy_draft_model()
@@ -259,5 +278,7 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
         "dspark": DSparkDrafter(model, target),
         "dflash": DSparkDrafter(model, target).without_head(),
         "dspark-part": DSparkDrafter(model, target, draft_vocabulary=(0, 2)),
+        "calibrated": DSparkDrafter(model, target, calibration=toy_calibration()),
         "table": TableDrafter(target.vocab_size),
+        "ngram": NgramDrafter(num_draft_tokens=2),
     }

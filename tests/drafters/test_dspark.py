@@ -1,5 +1,7 @@
 """The DSpark drafter on a toy: what it draws from is what it reports, and nothing later decides about a confidence."""
 
+import math
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from dspark_core.loading import find_model, load_drafters
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import SeededDice
 from dspark_core.target.llama import LlamaTarget
-from tests.toy import HIDDEN, ToyTarget, toy_draft_model
+from tests.toy import HIDDEN, ToyTarget, toy_calibration, toy_draft_model
 
 SAMPLED = SamplingParams(temperature=1.0)
 
@@ -21,8 +23,8 @@ def features_of(target, tokens, taps=(0, 2)):
 
 def opened(name="dspark", tokens=(1, 2, 0, 2)):
     target = ToyTarget()
-    drafter = DSparkDrafter(toy_draft_model(), target)
-    drafter = drafter if name == "dspark" else drafter.without_head()
+    drafter = DSparkDrafter(toy_draft_model(), target, calibration=toy_calibration() if name == "calibrated" else None)
+    drafter = drafter.without_head() if name == "dflash" else drafter
     state = drafter.open(20)
     state.observe(tuple(tokens), features_of(target, tokens))
     return drafter, state
@@ -59,7 +61,7 @@ def test_drafting_leaves_the_state_as_it_was():
     assert torch.equal(blocks[0].candidate_probs, blocks[1].candidate_probs)
 
 
-@pytest.mark.parametrize("name", ["dspark", "dflash"])
+@pytest.mark.parametrize("name", ["dspark", "dflash", "calibrated"])
 def test_a_confidence_depends_only_on_the_tokens_before_its_own(name):
     _, state = opened(name)
     blocks = [state.draft(1, 2, SAMPLED, Preset(i, j)) for i in range(3) for j in range(3)]
@@ -160,6 +162,40 @@ def test_a_confidence_that_is_no_number_is_refused_not_taken_for_certainty(bad):
     state = DSparkDrafter(loaded, ToyTarget()).open(5)
     with pytest.raises(NumericsError, match="confidence"):
         state.draft(1, 2, SAMPLED, SeededDice(0))
+
+
+@pytest.mark.parametrize(("temperature", "divisors"), [(0.0, (0.3, 0.8)), (0.5, (2.0, 2.5)), (1.0, (4.0, 4.5))])
+def test_a_calibrated_confidence_is_the_sigmoid_of_the_logit_divided_for_the_requests_temperature(
+    temperature, divisors
+):
+    sampling = SamplingParams(temperature=temperature)
+    blocks = {name: opened(name)[1].draft(1, 2, sampling, SeededDice(4)) for name in ("dspark", "calibrated")}
+    assert blocks["dspark"].raw_confidences is None
+    assert blocks["calibrated"].raw_confidences == blocks["dspark"].confidences
+    for raw, calibrated, divisor in zip(
+        blocks["dspark"].confidences, blocks["calibrated"].confidences, divisors, strict=True
+    ):
+        logit = math.log(raw / (1 - raw))
+        assert calibrated == pytest.approx(1 / (1 + math.exp(-logit / divisor)))
+        assert calibrated != pytest.approx(raw, abs=1e-3)
+    assert blocks["calibrated"].token_ids == blocks["dspark"].token_ids
+    assert torch.equal(blocks["calibrated"].candidate_probs, blocks["dspark"].candidate_probs)
+
+
+def test_fewer_drafts_than_temperatures_take_the_first_ones():
+    _, state = opened("calibrated")
+    full, short = (state.draft(1, n, SAMPLED, SeededDice(4)) for n in (2, 1))
+    assert short.confidences == full.confidences[:1]
+    assert short.raw_confidences == full.raw_confidences[:1]
+
+
+def test_dflash_made_from_a_calibrated_drafter_keeps_the_heads_own_confidences():
+    target = ToyTarget()
+    dflash = DSparkDrafter(toy_draft_model(), target, calibration=toy_calibration()).without_head()
+    plain = DSparkDrafter(toy_draft_model(), target).without_head()
+    blocks = [drafter.open(5).draft(1, 2, SAMPLED, Preset(0, 0)) for drafter in (dflash, plain)]
+    assert blocks[0].confidences == blocks[1].confidences
+    assert blocks[0].raw_confidences is None
 
 
 @pytest.mark.slow

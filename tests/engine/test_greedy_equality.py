@@ -98,7 +98,7 @@ def shipped_drafters(smollm2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drafter", ["dspark", "dflash", "echo"])
+@pytest.mark.parametrize("drafter", ["dspark", "dflash", "ngram", "echo"])
 @pytest.mark.parametrize("kind", PROMPTS)
 def test_greedy_text_equals_plain_decoding(kind, drafter, plain_texts, shipped_drafters, smollm2, smollm2_tokenizer):
     accepted = []

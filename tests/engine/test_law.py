@@ -19,6 +19,7 @@ SCHEDULES = {
     "threshold": ScheduleParams("threshold", 0, 2, 0.5),
     "threshold-min1": ScheduleParams("threshold", 1, 2, 0.6),
 }
+CALIBRATED_CUT = ScheduleParams("threshold", 0, 2, 0.42)  # amid the calibrated confidences, above most raw ones
 OPTIONS = {
     "greedy": {"temperature": 0.0},
     "T=1": {"temperature": 1.0},
@@ -48,7 +49,7 @@ def emitted_law(drafter: str, schedule: ScheduleParams, sampling: SamplingParams
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("drafter", ["none", "table", "dspark", "dflash", "dspark-part"])
+@pytest.mark.parametrize("drafter", ["none", "table", "ngram", "dspark", "dflash", "dspark-part"])
 def test_emitted_law_equals_the_targets(drafter, schedule, option):
     sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
     emitted = emitted_law(drafter, SCHEDULES[schedule], sampling)
@@ -56,6 +57,35 @@ def test_emitted_law_equals_the_targets(drafter, schedule, option):
     assert sum(emitted.values()) == pytest.approx(1, abs=1e-9)
     for tokens, probability in wanted.items():
         assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_calibrated_confidences_that_decide_the_cut_leave_the_law(option):
+    sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
+    emitted = emitted_law("calibrated", CALIBRATED_CUT, sampling)
+    for tokens, probability in target_law(ToyTarget(), PROMPT, LENGTH, sampling).items():
+        assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
+
+
+def test_the_calibration_does_decide_the_cut():
+    """Without this, the test above could be one of the plain drafter in disguise."""
+    sampling = SamplingParams(temperature=1.0, max_new_tokens=LENGTH)
+
+    def lengths(drafter: str) -> set[tuple[int, ...]]:
+        target = ToyTarget()
+        loop = DecodeLoop(target, ToyTokenizer(), toy_drafters(target), FixedLoad())
+        request = GenerationRequest(PROMPT, sampling, CALIBRATED_CUT, drafter)
+        with torch.inference_mode():
+            return {
+                outcome
+                for outcome, _ in every_branch(
+                    lambda dice: tuple(event.verify_len for event in loop.run(request, dice) if event.type == "round")
+                )
+            }
+
+    calibrated = lengths("calibrated")
+    assert calibrated != lengths("dspark")
+    assert {length for run in calibrated for length in run} == {0, 1, 2}
 
 
 def test_the_enumeration_can_fail():

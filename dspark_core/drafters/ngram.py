@@ -1,0 +1,89 @@
+"""Prompt look-up: the text itself is the drafter. What followed the same few tokens before is proposed again.
+
+No weights, no pass: it costs next to nothing and shines where an answer repeats its prompt (summaries, edits, code).
+Symbols: γ drafts, n tokens that match.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import torch
+
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.params import SamplingParams
+from dspark_core.sampling import Dice
+
+LONGEST_MATCH = 3
+NUM_DRAFT_TOKENS = 8
+
+
+class NgramState:
+    """One request's text, and how often each length of match has told the next token rightly so far."""
+
+    def __init__(self, longest: int) -> None:
+        self._tokens: list[int] = []
+        self._ends: dict[tuple[int, ...], int] = {}  # n-gram → where its latest occurrence with a follower ends
+        self._right = [0] * (longest + 1)
+        self._tried = [0] * (longest + 1)
+        self._longest = longest
+
+    def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:  # noqa: ARG002 - needs no features
+        """Score the look-up on every new token, as if it had drafted it, then learn the token."""
+        for token in token_ids:
+            n, end = self._match(self._tokens)
+            if n:
+                self._tried[n] += 1
+                self._right[n] += self._tokens[end + 1] == token
+            last = len(self._tokens) - 1
+            for length in range(1, min(self._longest, len(self._tokens)) + 1):
+                self._ends[tuple(self._tokens[-length:])] = last
+            self._tokens.append(token)
+
+    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:  # noqa: ARG002
+        """Copy what followed the longest match; none at all when nothing matches.
+
+        A draft's law is one-hot at every temperature, so acceptance has the target's own probability of that token.
+        """
+        text = [*self._tokens, anchor]
+        n, end = self._match(text)
+        if count <= 0 or not n:
+            return EMPTY_BLOCK
+        period = len(text) - 1 - end  # beyond the text's end the copy goes on with itself
+        for _ in range(count):
+            text.append(text[-period])
+        drafted = tuple(islice(text, len(text) - count, None))
+        # Laplace's rule on this very text: known before the block, so no token decides about its own verification.
+        confidence = (self._right[n] + 1) / (self._tried[n] + 2)
+        ids = torch.tensor(drafted).unsqueeze(1)
+        return DraftBlock(drafted, (confidence,) * count, ids, torch.ones(count, 1), (1.0,) * count)
+
+    def release(self) -> None:
+        """Forget the text."""
+        self._tokens, self._ends = [], {}
+
+    def _match(self, text: list[int]) -> tuple[int, int]:
+        """(n, end) of the longest known n-gram that the text ends with; n = 0 when there is none."""
+        for n in range(min(self._longest, len(text)), 0, -1):
+            end = self._ends.get(tuple(text[-n:]))
+            if end is not None:
+                return n, end
+        return 0, 0
+
+
+class NgramDrafter:
+    """Look-up of the last one to three tokens in prompt and answer."""
+
+    name = "ngram"
+    note = "Prompt look-up: drafts what followed the same tokens earlier in the text; no weights."
+    num_draft_tokens = NUM_DRAFT_TOKENS
+    has_confidence = True
+    tapped_layers: tuple[int, ...] = ()
+
+    def __init__(self, longest: int = LONGEST_MATCH, num_draft_tokens: int = NUM_DRAFT_TOKENS) -> None:
+        self._longest = longest
+        self.num_draft_tokens = num_draft_tokens
+
+    def open(self, capacity: int) -> NgramState:  # noqa: ARG002 - it grows with the text
+        """State for a new request."""
+        return NgramState(self._longest)
