@@ -16,6 +16,19 @@ from dspark_core.errors import ParameterError
 from dspark_core.event_json import from_line, to_line
 from dspark_core.events import Event, Fate, Finished, Prefilled
 
+LATE_POSITION = 4  # where a suffix's acceptance is compared with the first position's
+_DERIVED = (
+    "wasted",
+    "round_s",
+    "tau",
+    "tokens_per_s",
+    "acceptance_rate",
+    "draft_to_verify",
+    "suffix_decay",
+    "mean_verify_len",
+    "mean_prefill_s",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PositionShare:
@@ -116,6 +129,22 @@ class Summary:
         return self.accepted / self.verified if self.verified else None
 
     @property
+    def draft_to_verify(self) -> float | None:
+        """T_draft / T_verify = draft_s / verify_s; None when no time was taken by verification."""
+        return self.draft_s / self.verify_s if self.verify_s > 0 else None
+
+    @property
+    def suffix_decay(self) -> float | None:
+        """Conditional acceptance at position 4 over that at position 1: 1 is flat, below 1 falls off.
+
+        None when position 4 was never reached.
+        """
+        if len(self.conditional) < LATE_POSITION:
+            return None
+        first, late = self.conditional[0].share, self.conditional[LATE_POSITION - 1].share
+        return late / first if first and late is not None else None
+
+    @property
     def mean_verify_len(self) -> float | None:
         """Mean ℓ = verified / rounds; None when there was no round."""
         return self.verified / self.rounds if self.rounds else None
@@ -132,8 +161,7 @@ class Summary:
             counts[name] = [
                 {"position": at.position, "share": at.share, "hits": at.hits, "n": at.n} for at in counts[name]
             ]
-        derived = ("wasted", "round_s", "tau", "tokens_per_s", "acceptance_rate", "mean_verify_len", "mean_prefill_s")
-        return counts | {name: getattr(self, name) for name in derived}
+        return counts | {name: getattr(self, name) for name in _DERIVED}
 
 
 class Telemetry:

@@ -29,6 +29,7 @@ def test_counts_and_rates_follow_their_formulas():
     assert summary.mean_verify_len == 13 / 4
     assert (summary.draft_s, summary.schedule_s, summary.verify_s) == (4, 8, 12)
     assert summary.tokens_per_s == 10 / 24
+    assert summary.draft_to_verify == 4 / 12
     assert summary.accepted_lengths == (1, 1, 1, 0, 1)
     assert summary.mean_prefill_s == 0.25
 
@@ -40,6 +41,13 @@ def test_acceptance_by_position_is_conditional_and_carries_n():
         PositionShare(3, hits=1, n=2),
         PositionShare(4, hits=1, n=1),
     )
+
+
+def test_suffix_decay_sets_the_fourth_position_against_the_first():
+    rounds = ["aaaa", "aaar", "aaar", "rddd"]  # position 1: 3 of 4; position 4, given those before: 1 of 3
+    assert fold(map(decode_round, rounds)).suffix_decay == (1 / 3) / (3 / 4)
+    assert fold([decode_round("aard")]).suffix_decay is None, "position 4 was never reached"
+    assert fold([decode_round("rddd")]).suffix_decay is None
 
 
 def test_survival_counts_every_round_that_verified_the_position():
@@ -70,6 +78,7 @@ def test_nothing_at_all_gives_zeros_and_no_division_by_zero():
     assert summary == Summary()
     assert (summary.tau, summary.tokens_per_s, summary.acceptance_rate) == (0.0, 0.0, None)
     assert (summary.mean_verify_len, summary.mean_prefill_s) == (None, None)
+    assert (summary.draft_to_verify, summary.suffix_decay) == (None, None)
     assert PositionShare(1, 0, 0).share is None
     assert fold([decode_round("a", seconds=(0, 0, 0))]).tokens_per_s == 0.0
 

@@ -27,11 +27,13 @@ class Run:
         token_ids: the answer, a stop token included.
         summary: its figures.
         wall_s: seconds from the request to the last token, prefill included, as a caller sees it.
+        text: the answer as text; '' from a lane that tells ids alone.
     """
 
     token_ids: tuple[int, ...]
     summary: Summary
     wall_s: float
+    text: str = ""
 
 
 class Lane(Protocol):
@@ -69,7 +71,7 @@ class EngineLane:
         finished = events[-1]
         if not isinstance(finished, Finished) or finished.finish_reason == "error":
             raise DSparkError(f"The lane {self.name} failed: {getattr(finished, 'detail', 'no end')}.")
-        return Run(finished.token_ids, fold(events), wall_s)
+        return Run(finished.token_ids, fold(events), wall_s, finished.text)
 
 
 class TransformersLane:

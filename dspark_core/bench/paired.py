@@ -5,15 +5,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
+from dspark_core.bench.bootstrap import interval_95, resamples
 from dspark_core.bench.lanes import Lane, Run
 from dspark_core.params import SamplingParams
 
 WARM_UP_TOKENS = 16
+Item = TypeVar("Item")
 NUM_SEEDS = 2**63  # seeds run from 0 up to this
-_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def race(
     return runs
 
 
-def rotated(lanes: Sequence[Lane], by: int) -> list[Lane]:
+def rotated(lanes: Sequence[Item], by: int) -> list[Item]:
     """The lanes with another one in front."""
     start = by % len(lanes)
     return [*lanes[start:], *lanes[:start]]
@@ -86,9 +88,8 @@ def speed_ratio(runs: Sequence[Run], baseline: Sequence[Run]) -> Ratio | None:
     ]
     if not pairs:
         return None
-    draws = np.random.default_rng(0).choice(pairs, size=(_RESAMPLES, len(pairs)))
-    low, high = np.quantile(np.median(draws, axis=1), (0.025, 0.975))
-    return Ratio(statistics.median(pairs), float(low), float(high), len(pairs))
+    low, high = interval_95(np.median(np.asarray(pairs)[resamples(len(pairs))], axis=1))
+    return Ratio(statistics.median(pairs), low, high, len(pairs))
 
 
 def same_answers(runs: Sequence[Run], baseline: Sequence[Run]) -> dict[str, int | None]:

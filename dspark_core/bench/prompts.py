@@ -22,13 +22,21 @@ class Prompt:
 
     Attributes:
         kind: the set it belongs to, or the file's name.
-        text: the first turn, which is what the benchmark answers.
-        more_turns: later turns of the conversation, which it leaves out.
+        turns: what the user says, in order; at least one.
     """
 
     kind: str
-    text: str
-    more_turns: int = 0
+    turns: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The first turn, which is all that ``bench`` asks."""
+        return self.turns[0]
+
+    @property
+    def more_turns(self) -> int:
+        """How many turns ``bench`` leaves out."""
+        return len(self.turns) - 1
 
 
 def packaged(name: str) -> list[Prompt]:
@@ -55,8 +63,7 @@ def _parse(lines: Iterable[str], kind: str, source: str) -> list[Prompt]:
     prompts = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            turns = _turns(line, f"{source}, line {number}")
-            prompts.append(Prompt(kind, turns[0], len(turns) - 1))
+            prompts.append(Prompt(kind, tuple(_turns(line, f"{source}, line {number}"))))
     return prompts
 
 

@@ -123,13 +123,15 @@ def test_the_packaged_prompts_are_many_distinct_and_well_formed(name):
 def test_a_prompt_file_may_begin_with_a_byte_order_mark(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"turns": ["one"]}\n')
-    assert from_file(path) == [Prompt("mine", "one")]
+    assert from_file(path) == [Prompt("mine", ("one",))]
 
 
 def test_a_prompt_file_in_deepspecs_format_is_read_and_later_turns_are_counted(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"turns": ["one\\u2028line", "two"], "id": 1}\n\n{"turns": ["solo"]}\n', encoding="utf-8")
-    assert from_file(path) == [Prompt("mine", "one\u2028line", 1), Prompt("mine", "solo")]
+    prompts = from_file(path)
+    assert prompts == [Prompt("mine", ("one\u2028line", "two")), Prompt("mine", ("solo",))]
+    assert [(prompt.text, prompt.more_turns) for prompt in prompts] == [("one\u2028line", 1), ("solo", 0)]
 
 
 @pytest.mark.parametrize(
