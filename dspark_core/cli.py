@@ -29,6 +29,10 @@ _SILENT = logging.NullHandler()
 COMMANDS = {
     "infer": ("dspark_core.infer", "answer one prompt, as text or as JSON events"),
     "bench": ("dspark_core.bench.command", "measure plain decoding, dflash, dspark and transformers side by side"),
+    "evaluate": (
+        "dspark_core.evaluate.command",
+        "measure how many drafts are accepted, by prompt set and drafter",
+    ),
     "fetch": ("dspark_core.fetch", "bring a model into the cache"),
     "calibrate": ("dspark_core.calibration.command", "fit the drafter's confidences to what the target accepts"),
     "train": ("dspark_core.training.command", "train a drafter for a model"),

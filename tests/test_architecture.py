@@ -76,11 +76,23 @@ def test_networks_know_nothing_of_engine_or_drafters():
 
 
 def test_the_engine_never_imports_benchmark_training_or_command_line():
-    outer = ("dspark_core.bench", "dspark_core.training", "dspark_core.cli", "dspark_core.infer", "dspark_core.loading")
+    rooms = ("bench", "evaluate", "training", "cli", "infer", "loading")
+    outer = tuple(f"dspark_core.{room}" for room in rooms)
+    outer += ("dspark_core.calibration.command", "dspark_core.calibration.rollout")
     inside = [
         path for folder in ("target", "drafters", "scheduling", "modules") for path in _files(f"dspark_core/{folder}")
     ] + [ROOT / "dspark_core" / f"{name}.py" for name in ("engine", "decode_loop", "answer", "verify", "sampling")]
     assert _violations(inside, lambda name: _is_of(name, outer)) == []
+
+
+def test_fitting_and_measuring_confidences_needs_numpy_alone():
+    parts = ("rounds", "survival", "reliability", "ranking", "fit", "figures", "calibration", "report")
+    own = ("numpy", "dspark_core.errors", *(f"dspark_core.calibration.{part}" for part in parts))
+
+    def forbidden(name):
+        return name.split(".")[0] not in sys.stdlib_module_names and not _is_of(name, own)
+
+    assert _violations([ROOT / "dspark_core" / "calibration" / f"{part}.py" for part in parts], forbidden) == []
 
 
 def test_app_is_short_and_imports_the_page_alone():
@@ -109,3 +121,8 @@ def test_the_walk_sees_every_way_to_import(tmp_path, monkeypatch):
         "if TYPE_CHECKING:\n    import only_types\n"
     )
     assert sorted(imports_of(path)) == ["a.b", "c", "d.e", "j", "k.l", "package.h", "package.inner"]
+
+
+def test_only_the_drawing_of_png_files_needs_the_optional_matplotlib():
+    paths = [path for path in _files("dspark_core") if path != ROOT / "dspark_core" / "evaluate" / "png.py"]
+    assert _violations(paths, lambda name: _is_of(name, ("matplotlib",))) == []

@@ -43,7 +43,7 @@ def test_the_dependencies_that_the_project_promises_are_there_with_their_bounds(
 
 
 def test_every_dependency_is_bounded_above_and_below():
-    for requirement in map(Requirement, project()["dependencies"]):
+    for requirement in map(Requirement, [*project()["dependencies"], *project()["optional-dependencies"]["train"]]):
         operators = {item.operator for item in requirement.specifier}
         assert {"<", ">="} <= operators, f"{requirement} has no bound on one side"
 
@@ -53,7 +53,8 @@ def test_the_extras_are_test_and_train():
 
 
 def test_every_package_that_the_code_imports_is_declared():
-    declared = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in project()["dependencies"]}
+    told = [*project()["dependencies"], *project()["optional-dependencies"]["train"]]
+    declared = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in told}
     for path in [ROOT / "app.py", *(ROOT / "dspark_core").rglob("*.py"), *(ROOT / "ui").rglob("*.py")]:
         for module in (name.split(".")[0] for name in imports_of(path)):
             if module in sys.stdlib_module_names or module in ("dspark_core", "ui") or module in OPTIONAL:

@@ -1,0 +1,57 @@
+"""Intervals of a set's figures over the choice of its prompts: each resample is folded into telemetry's own figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dspark_core.bench.bootstrap import interval_95, resamples
+from dspark_core.telemetry import PositionShare, Summary
+
+Interval = tuple[float, float]
+
+
+class Resampled:
+    """What other choices of as many prompts would have given, prompts drawn with replacement.
+
+    Args:
+        summaries: one per prompt.
+    """
+
+    def __init__(self, summaries: Sequence[Summary]) -> None:
+        self._draws = _merged(summaries) if len(summaries) > 1 else []
+
+    def interval(self, figure: Callable[[Summary], float | None]) -> Interval | None:
+        """95 % interval of a figure made of rounds, tokens and conditional acceptance.
+
+        None with fewer than two prompts, or when some resample does not have the figure at all: too little was seen
+        to say how far it may move.
+        """
+        figures = [figure(summary) for summary in self._draws]
+        known = [value for value in figures if value is not None]
+        return interval_95(known) if known and len(known) == len(figures) else None
+
+
+def _merged(summaries: Sequence[Summary]) -> list[Summary]:
+    """`telemetry.merge` of every resample, as far as rounds, tokens and conditional acceptance go.
+
+    One sum of count vectors a resample: adding thousands of times the same few summaries would take minutes.
+    """
+    positions = max(len(summary.conditional) for summary in summaries)
+    counts = np.array([_counts(summary, positions) for summary in summaries])
+    totals = counts[resamples(len(summaries))].sum(axis=1).tolist()
+    return [_summary(row, positions) for row in totals]
+
+
+def _counts(summary: Summary, positions: int) -> list[int]:
+    """Rounds, tokens, hits by position, n by position."""
+    missing = [0] * (positions - len(summary.conditional))
+    hits = [at.hits for at in summary.conditional]
+    return [summary.rounds, summary.tokens, *hits, *missing, *(at.n for at in summary.conditional), *missing]
+
+
+def _summary(row: Sequence[int], positions: int) -> Summary:
+    hits, n = row[2 : 2 + positions], row[2 + positions :]
+    shares = tuple(PositionShare(k + 1, hits[k], n[k]) for k in range(positions))
+    return Summary(rounds=row[0], tokens=row[1], conditional=shares)
