@@ -59,6 +59,7 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
     assert "source" in of_round["load"]
     assert set(of_round["draft"][0]) == {
         "id", "text", "draft_prob", "confidence", "survival", "target_prob", "accept_prob", "uniform", "fate",
+        "raw_confidence",
     }  # fmt: skip
     assert {"finish_reason", "text", "token_ids", "rounds", "tau", "tokens_per_s"} <= set(end)
     assert opened[0].closed

@@ -21,6 +21,7 @@ class ToySession:
         self.target = ToyTarget(VOCABULARY, max_context=10_000)
         self.tokenizer = ToyTokenizer(PIECES)
         drafters = {name: TableDrafter(VOCABULARY, 4, name) for name in ("dspark", "dflash")} | {"none": NoneDrafter()}
+        self.drafters = drafters
         self.engine = Engine(DecodeLoop(self.target, self.tokenizer, drafters, FixedLoad()))
         self.info = SessionInfo(
             model="toy",

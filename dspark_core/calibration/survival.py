@@ -12,7 +12,8 @@ LARGEST_LOGIT = 60.0  # σ of anything beyond differs from 0 or 1 by less than 1
 
 def confidences(logits: ArrayLike, temperatures: ArrayLike) -> Floats:
     """c_k = σ(logit_k / T_k): logits [n, γ], temperatures [γ] above 0 → [n, γ]."""
-    scaled = np.asarray(logits, dtype=np.float64) / np.asarray(temperatures, dtype=np.float64)
+    with np.errstate(over="ignore"):  # an infinite quotient is cut like any other large one
+        scaled = np.asarray(logits, dtype=np.float64) / np.asarray(temperatures, dtype=np.float64)
     return np.asarray(1 / (1 + np.exp(-scaled.clip(-LARGEST_LOGIT, LARGEST_LOGIT))))
 
 
