@@ -151,18 +151,17 @@ def _requests(
 def _setting(sampling_temperature: float, parts: Sequence[Rounds], num_positions: int) -> Setting:
     """Fit on the first, third, … prompt's rounds; measure on the others', so that no text is in both."""
     from dspark_core.calibration.figures import figures_by_position
-    from dspark_core.calibration.fit import fit_sts, reason_to_keep
+    from dspark_core.calibration.fit import fit_sts, notes_on
     from dspark_core.calibration.rounds import joined
 
     fit, held_out = joined(parts[0::2], num_positions), joined(parts[1::2], num_positions)
     temperatures = fit_sts(fit.logits, fit.accepted, fit.observed)
-    notes = (reason_to_keep(fit, k + 1) for k in range(num_positions))
     return Setting(
         sampling_temperature=sampling_temperature,
         confidence_temperatures=tuple(temperatures.tolist()),
         fit_rounds=len(fit),
         held_out_rounds=len(held_out),
-        notes=tuple(note for note in notes if note),
+        notes=notes_on(fit, temperatures),
         before=figures_by_position(held_out, [1.0] * num_positions),
         after=figures_by_position(held_out, temperatures.tolist()),
     )

@@ -23,14 +23,14 @@ def fit_sts(logits: ArrayLike, accepted_length: ArrayLike, observed_length: Arra
 
     At each position the fitted error is at most that of T_k = 1 after the same T_1 … T_{k-1}. If the mean over the
     fitted positions should still come out above that of no calibration at all, every T stays 1. Of temperatures that
-    tie, the one nearest to 1 (as a factor) is taken. Positions with a `reason_to_keep` stay at 1.
+    tie, the one nearest to 1 (as a factor) is taken. Positions `seldom_reached` stay at 1.
 
     Raises:
         ParameterError: as `Rounds.of` (NaN by name, shapes, lengths).
     """
     rounds = Rounds.of(logits, accepted_length, observed_length)
     temperatures = np.ones(rounds.num_positions)
-    fitted = [k for k in range(rounds.num_positions) if not reason_to_keep(rounds, k + 1)]
+    fitted = [k for k in range(rounds.num_positions) if k + 1 not in seldom_reached(rounds)]
     before = np.ones(len(rounds))  # a_{k-1}
     for k in fitted:  # a prefix of the positions: fewer rounds come to each further one
         temperatures[k] = _best(rounds, k, before)
@@ -41,12 +41,23 @@ def fit_sts(logits: ArrayLike, accepted_length: ArrayLike, observed_length: Arra
     return temperatures
 
 
-def reason_to_keep(rounds: Rounds, position: int) -> str:
-    """Why T stays 1 at ``position`` (from 1), or '' where it is fitted."""
-    reached = int(rounds.reached[:, position - 1].sum())
-    if reached >= LEAST_REACHED:
-        return ""
-    return f"position {position}: only {reached} rounds came so far, fewer than {LEAST_REACHED}, so T stays 1"
+def seldom_reached(rounds: Rounds) -> dict[int, int]:
+    """The positions k = 1, 2, … that too few rounds came to for a fit, each with that number of rounds."""
+    reached = rounds.reached.sum(axis=0).tolist()
+    return {k: n for k, n in enumerate(reached, start=1) if n < LEAST_REACHED}
+
+
+def notes_on(rounds: Rounds, temperatures: Floats) -> tuple[str, ...]:
+    """What a reader of temperatures [γ] fitted to these rounds should know."""
+    kept = seldom_reached(rounds)
+    if kept:
+        told = ", ".join(f"{k} ({n})" for k, n in kept.items())
+        return (
+            f"T stays 1 where fewer than {LEAST_REACHED} rounds of the fitted part came; position (rounds): {told}",
+        )
+    if (temperatures == 1).all():
+        return ("no temperatures made the survivals of the fitted part fit better, so T stays 1",)
+    return ()
 
 
 def _best(rounds: Rounds, k: int, before: Floats) -> float:

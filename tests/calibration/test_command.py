@@ -132,7 +132,7 @@ def test_hardly_any_rounds_say_so_and_leave_the_temperatures_at_1(checkpoint, ca
     assert calibrate(checkpoint, "--limit", "2", "--max-new-tokens", "3") == 0
     calibration, _ = read_calibration(checkpoint, 2)
     assert {t for setting in calibration.settings for t in setting.confidence_temperatures} == {1.0}
-    assert "position 1: only" in capsys.readouterr().out
+    assert "T stays 1 where fewer than 50 rounds" in capsys.readouterr().out
 
 
 def test_a_calibrated_drafter_answers_with_calibrated_confidences(opened, checkpoint, capsys):

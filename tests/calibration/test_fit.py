@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dspark_core.calibration.figures import figures_by_position, mean_ece
-from dspark_core.calibration.fit import GRID, LEAST_REACHED, fit_sts, reason_to_keep
+from dspark_core.calibration.fit import GRID, LEAST_REACHED, fit_sts, notes_on, seldom_reached
 from dspark_core.calibration.rounds import Rounds
 from dspark_core.errors import ParameterError
 
@@ -41,7 +41,7 @@ def test_the_fitted_error_is_never_worse(seed):
     rounds = Rounds.of(logits, accepted)
     temperatures = fit_sts(logits, accepted)
     assert set(temperatures) <= set(GRID)
-    fitted = [k for k in range(gamma) if not reason_to_keep(rounds, k + 1)]
+    fitted = [k for k in range(gamma) if k + 1 not in seldom_reached(rounds)]
     before, after = figures_by_position(rounds, np.ones(gamma)), figures_by_position(rounds, temperatures)
     assert mean_ece([after[k] for k in fitted]) <= mean_ece([before[k] for k in fitted]) + 1e-9
     for k in fitted:
@@ -93,11 +93,16 @@ def test_positions_that_too_few_rounds_came_to_keep_1_and_say_so():
     accepted[: LEAST_REACHED - 1] = 1
     rounds = Rounds.of(logits, accepted)
     assert fit_sts(logits, accepted)[1] == 1
-    assert reason_to_keep(rounds, 1) == ""
-    assert (
-        reason_to_keep(rounds, 2)
-        == f"position 2: only {LEAST_REACHED - 1} rounds came so far, fewer than {LEAST_REACHED}, so T stays 1"
-    )
+    assert seldom_reached(rounds) == {2: LEAST_REACHED - 1}
+    (note,) = notes_on(rounds, fit_sts(logits, accepted))
+    assert f"fewer than {LEAST_REACHED} rounds" in note
+    assert note.endswith(f"position (rounds): 2 ({LEAST_REACHED - 1})")
+
+
+def test_a_fit_that_changes_nothing_says_so_and_one_that_does_says_nothing():
+    rounds = Rounds.of(np.zeros((200, 1)), [1, 0] * 100)
+    assert "T stays 1" in notes_on(rounds, np.ones(1))[0]
+    assert notes_on(rounds, np.full(1, 2.0)) == ()
 
 
 @pytest.mark.parametrize("n", [0, 1])
