@@ -165,10 +165,21 @@ def test_other_layouts_are_refused_before_the_weights_are_touched(saved):
         load_drafter(saved)
 
 
-@pytest.mark.parametrize("kind", ["gated", "rnn"])
-def test_heads_not_built_are_refused_by_name(saved, kind):
+def test_a_head_of_unknown_kind_is_refused_by_name(saved):
+    rewrite(saved, markov_head_type="lstm")
+    with pytest.raises(CheckpointError, match="lstm"):
+        load_drafter(saved)
+
+
+@pytest.mark.parametrize(("kind", "tensor"), [("gated", "gate_proj"), ("rnn", "joint_proj"), ("conv", "conv_weight")])
+def test_each_kind_of_head_loads_and_needs_its_own_tensors(saved, tmp_path, kind, tensor):
+    drafter = tiny_drafter(markov_head_type=kind)
+    save_drafter(tmp_path / kind, drafter.config, drafter.state_dict())
+    loaded = load_drafter(tmp_path / kind)
+    assert loaded.config.markov_head_type == kind
+    assert all(torch.equal(loaded.modules.state_dict()[name], value) for name, value in drafter.state_dict().items())
     rewrite(saved, markov_head_type=kind)
-    with pytest.raises(CheckpointError, match=kind):
+    with pytest.raises(CheckpointError, match=tensor):
         load_drafter(saved)
 
 

@@ -172,7 +172,7 @@ class FixedLoad:
         pass
 
 
-def toy_draft_model(seed: int = 3, markov_rank: int = 4) -> LoadedDrafter:
+def toy_draft_model(seed: int = 3, markov_rank: int = 4, head_type: str = "vanilla") -> LoadedDrafter:
     """A random drafter for the toy target, float64: DSpark with both heads, or without the Markov head (rank 0)."""
     config = DraftConfig(
         hidden_size=HIDDEN,
@@ -187,6 +187,7 @@ def toy_draft_model(seed: int = 3, markov_rank: int = 4) -> LoadedDrafter:
         block_size=2,
         mask_token_id=0,
         markov_rank=markov_rank,
+        markov_head_type=head_type,
         enable_confidence_head=markov_rank > 0,
         embed_tokens_from_target=True,
         lm_head_from_target=True,
@@ -280,5 +281,8 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
         "dspark-part": DSparkDrafter(model, target, draft_vocabulary=(0, 2)),
         "calibrated": DSparkDrafter(model, target, calibration=toy_calibration()),
         "table": TableDrafter(target.vocab_size),
+        "dspark-rnn": DSparkDrafter(toy_draft_model(head_type="rnn"), target),
+        "dspark-conv": DSparkDrafter(toy_draft_model(head_type="conv"), target),
+        "dspark-gated": DSparkDrafter(toy_draft_model(head_type="gated"), target),
         "ngram": NgramDrafter(num_draft_tokens=2),
     }

@@ -155,15 +155,15 @@ class DSparkState:
 
 
 class SequentialStage:
-    """Draws x_1 … x_n left to right: p_k ∝ exp(U_k + B_k(x_{k−1})) over K candidates, c_k before x_k.
+    """Draws x_1 … x_n left to right: p_k ∝ exp(U_k + B_k(x_{<k})) over K candidates, c_k before x_k.
 
     Runs on the CPU on K-wide rows whatever the device: n tiny dependent steps cost more in launches than in sums.
     """
 
     def __init__(self, model: DraftModel, *, biased: bool) -> None:
         markov, confidence = model.markov_head, model.confidence_head
-        self._w1 = self._w2 = None
-        if biased and markov is not None:
+        self._head = markov.without_tables() if biased and markov is not None else None
+        if self._head is not None and markov is not None:
             self._w1 = markov.markov_w1.weight.detach().cpu()
             self._w2 = markov.markov_w2.weight.detach()
         self._confidence = None
@@ -182,10 +182,11 @@ class SequentialStage:
         temperatures: Sequence[float] | None = None,
     ) -> DraftBlock:
         """n drafts from h [n, H], base logits [n, K] and their ids [n, K]; T_1 … T_n divide the confidences' logits."""
-        w2_rows = None if self._w2 is None else self._w2[candidate_ids].float().cpu()  # [n, K, r]
+        w2_rows = None if self._head is None else self._w2[candidate_ids].float().cpu()  # [n, K, r]
+        rows = hidden.float().cpu()
         hidden_scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
         base_logits, candidate_ids = base_logits.float().cpu(), candidate_ids.cpu()
-        previous = anchor
+        previous, state = anchor, None
         token_ids, raw, calibrated, shown, laws = [], [], [], [], []
         for k in range(len(candidate_ids)):
             if self._confidence is not None and hidden_scores is not None:
@@ -193,8 +194,9 @@ class SequentialStage:
                 raw.append(_sigmoid(logit))
                 calibrated.append(raw[k] if temperatures is None else _sigmoid(logit / temperatures[k]))
             logits = base_logits[k]
-            if self._w1 is not None and w2_rows is not None:
-                logits = logits + w2_rows[k] @ self._w1[previous].float()
+            if self._head is not None and w2_rows is not None:
+                mixed, state = self._head.mix(state, self._w1[previous].float(), rows[k])
+                logits = logits + w2_rows[k] @ mixed
             probs = law(logits[None], sampling)[0]
             index = int(probs.argmax()) if sampling.greedy else dice.choose(probs)
             previous = int(candidate_ids[k, index])

@@ -7,6 +7,7 @@ from typing import Any
 from dspark_core.errors import CheckpointError
 from dspark_core.fields import LARGEST, Fields, shown
 
+HEAD_TYPES = ("vanilla", "gated", "rnn", "conv")  # conv is ours: other engines do not read it
 SUPPORTED_ARCHITECTURES = ("Qwen3DSparkModel",)
 MAX_BLOCK_SIZE = 64  # as many as a request may ask to verify (`ScheduleParams.l_max`); memory grows with its square
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -117,10 +118,10 @@ class DraftConfig:
                 )
 
     def _check_heads(self) -> None:
-        if self.markov_rank and self.markov_head_type not in ("vanilla", "gated", "rnn"):
+        if self.markov_rank and self.markov_head_type not in HEAD_TYPES:
             raise CheckpointError(
-                f"Drafter config: markov_head_type {shown(self.markov_head_type)} is unknown; known are vanilla, "
-                "gated and rnn."
+                f"Drafter config: markov_head_type {shown(self.markov_head_type)} is unknown; known are "
+                f"{', '.join(HEAD_TYPES)}."
             )
         if self.enable_confidence_head and self.confidence_head_with_markov and not self.markov_rank:
             raise CheckpointError(

@@ -2,11 +2,10 @@
 
 from torch import nn
 
-from dspark_core.errors import CheckpointError
 from dspark_core.modules.backbone import Backbone
 from dspark_core.modules.confidence import ConfidenceHead
 from dspark_core.modules.config import DraftConfig
-from dspark_core.modules.sequential import MarkovHead
+from dspark_core.modules.sequential import HEADS, MarkovHead
 
 
 class Drafter(Backbone):
@@ -20,11 +19,8 @@ class Drafter(Backbone):
         self.markov_head = None
         self.confidence_head = None
         if config.markov_rank:
-            if config.markov_head_type != "vanilla":
-                raise CheckpointError(
-                    f"The sequential head {config.markov_head_type!r} is not built here yet; only 'vanilla' is."
-                )
-            self.markov_head = MarkovHead(config.vocab_size, config.markov_rank)
+            head = HEADS[config.markov_head_type]
+            self.markov_head = head(config.vocab_size, config.markov_rank, config.hidden_size)
         if config.enable_confidence_head:
             self.confidence_head = ConfidenceHead(config.confidence_inputs)
 

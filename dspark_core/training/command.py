@@ -10,6 +10,7 @@ from pathlib import Path
 from dspark_core.cache import ensure_model
 from dspark_core.errors import ParameterError
 from dspark_core.loading import choose_device
+from dspark_core.modules.config import HEAD_TYPES
 from dspark_core.training.pipeline import Paths, Pipeline
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.writer import WriterSettings
@@ -66,7 +67,15 @@ def _add_fitting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--block-size", type=int, default=_SHOWN.block_size, help="γ, drafts a block (default: %(default)s)"
     )
-    group.add_argument("--markov-rank", type=int, default=_SHOWN.markov_rank, help="default: %(default)s")
+    group.add_argument(
+        "--head", choices=HEAD_TYPES, default=_SHOWN.head_type, help="sequential head (default: %(default)s)"
+    )
+    group.add_argument(
+        "--markov-rank",
+        type=int,
+        default=_SHOWN.markov_rank,
+        help="width of the sequential head's tables; 0 trains DFlash, without one (default: %(default)s)",
+    )
     group.add_argument(
         "--mask-token-id", type=int, default=_SHOWN.mask_token_id, help="a reserved token, never in a text"
     )
@@ -135,6 +144,7 @@ def _settings(args: argparse.Namespace) -> TrainSettings:
         block_shares=shares,
         layers=args.layers,
         markov_rank=args.markov_rank,
+        head_type=args.head,
         mask_token_id=args.mask_token_id,
         common_tokens=args.common_tokens,
         cool_weight=args.cool_weight,

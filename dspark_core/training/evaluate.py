@@ -150,7 +150,8 @@ class Evaluator:
             hidden = block_hidden(drafter, self.embedding, batch)[0]
             logits = functional.linear(hidden, self._draft_head)
             if drafter.markov_head is not None:
-                logits = logits + drafter.markov_head.bias(batch.prev_ids[0], self.draft_ids)
+                mixed = drafter.markov_head.block(drafter.markov_head.embed(batch.prev_ids[0]), hidden)
+                logits = logits + drafter.markov_head.scores(mixed, self.draft_ids)
         return logits, hidden
 
     def _acceptance(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -46,17 +46,23 @@ class Candidates:
 
 def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch: Batch, common: Tensor) -> DraftLoss:
     """The paper's loss on a batch, both laws renormalised on the candidates (97 % or more of all tokens)."""
-    if drafter.markov_head is None or drafter.confidence_head is None:
-        raise ParameterError("Stage 2 trains the Markov and the confidence head; the config leaves one of them out.")
+    head = drafter.markov_head
+    if drafter.confidence_head is None:
+        raise ParameterError("Stage 2 trains the confidence head; the config leaves it out.")
     kept = batch.valid.flatten().nonzero().squeeze(-1)
-    hidden = block_hidden(drafter, embedding, batch).flatten(0, 2)[kept]
-    labels, prev_ids = batch.labels.flatten()[kept], batch.prev_ids.flatten()[kept]
+    blocks = block_hidden(drafter, embedding, batch)
+    hidden, labels = blocks.flatten(0, 2)[kept], batch.labels.flatten()[kept]
     candidates = Candidates.of(common, labels, drafter.config.vocab_size)
     table = lm_head[candidates.ids].to(hidden.dtype)
-    draft_logits = functional.linear(hidden, table) + drafter.markov_head.bias(prev_ids, candidates.ids)
+    draft_logits, previous = functional.linear(hidden, table), None
+    if head is not None:
+        embeddings = head.embed(batch.prev_ids)
+        mixed = head.block(embeddings, blocks).flatten(0, 2)[kept]
+        draft_logits = draft_logits + head.scores(mixed, candidates.ids)
+        previous = embeddings.flatten(0, 2)[kept] if drafter.config.confidence_head_with_markov else None
     target_hidden = batch.target_hidden.flatten(0, 2)[kept].to(hidden.dtype)
     with torch.no_grad():
         target_logits = functional.linear(target_hidden, table)
-    confidence = drafter.confidence_head(hidden, drafter.markov_head.embed(prev_ids))
+    confidence = drafter.confidence_head(hidden, previous)
     weights = loss_weights(batch, drafter.config.block_size).flatten()[kept]
     return draft_loss(draft_logits, target_logits, candidates.place[labels], confidence, weights)

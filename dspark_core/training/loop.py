@@ -125,7 +125,7 @@ class Trainer:
 
     def _optimizers(self) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer | None]:
         """AdamW for the network, SparseAdam for the two Markov tables (a step touches few of their rows)."""
-        tables = [p for name, p in self.drafter.named_parameters() if name.startswith("markov_head.")]
+        tables = [p for name, p in self.drafter.named_parameters() if name.startswith("markov_head.markov_w")]
         held = {id(p) for p in tables}
         matrices = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim > 1]
         gains = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim <= 1]

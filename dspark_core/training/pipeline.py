@@ -69,6 +69,7 @@ class Pipeline:
             block_size=settings.block_size,
             markov_rank=settings.markov_rank,
             mask_token_id=settings.mask_token_id,
+            head_type=settings.head_type,
         )
         if paths.start_from is not None:
             self._check_start(paths.start_from)

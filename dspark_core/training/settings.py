@@ -7,7 +7,7 @@ from typing import Any
 
 from dspark_core.errors import ParameterError
 from dspark_core.fields import LARGEST, read_object, shown
-from dspark_core.modules.config import MAX_BLOCK_SIZE
+from dspark_core.modules.config import HEAD_TYPES, MAX_BLOCK_SIZE
 from dspark_core.training.files import write_json
 
 SETTINGS_NAME = "settings.json"
@@ -43,7 +43,7 @@ _NUMBERS = {
     "held_out_share": (0.0001, 0.9999),
 }
 _MOVABLE = ("hours", "stage1_anchors", "stage2_anchors")
-_BEFORE: dict[str, Any] = {"cool_weight": 1.0}  # what a run did that is older than the setting
+_BEFORE: dict[str, Any] = {"cool_weight": 1.0, "head_type": "vanilla"}  # what a run did that is older than the setting
 _WAY_OUT = "Give another work folder, or delete this one to begin anew."
 
 
@@ -57,6 +57,7 @@ class TrainSettings:
     `workers` batches are computed side by side, one thread each, and their gradients averaged into one step: on shared
     cores that is twice as fast as two threads inside every operation (each of which waits for the slower one).
     `cool_weight`: how many times more often an answer of temperature 0.3 or less is drawn (greedy chat comes first).
+    `markov_rank` 0 leaves the sequential head out: the drafter is then DFlash, trained by itself.
     `batch_sequences` and `batch_predictions` are those of one worker.
     """
 
@@ -73,6 +74,7 @@ class TrainSettings:
     block_shares: tuple[float, ...] = (0.5, 0.3, 0.2)
     layers: int = 2
     markov_rank: int = 128
+    head_type: str = "vanilla"
     mask_token_id: int = 4
     common_tokens: int = 8192
     prompt_share: float = 0.03
@@ -100,10 +102,8 @@ class TrainSettings:
             raise ParameterError(f"autocast is {shown(self.autocast)}; it must be true or false.")
         if self.stage1_anchors + self.stage2_anchors == 0:
             raise ParameterError("Nothing to train: both stages have 0 anchors. Give one of them some.")
-        if self.stage2_anchors and not self.markov_rank:
-            raise ParameterError(
-                "markov_rank is 0, and stage 2 trains the Markov head: give 1 or more, or stage 2 no anchors."
-            )
+        if self.head_type not in HEAD_TYPES:
+            raise ParameterError(f"head_type is {shown(self.head_type)}; choose one of {', '.join(HEAD_TYPES)}.")
         self._check_blocks()
 
     def _check(self, name: str, kinds: tuple[type, ...], low: float, high: float, wanted: str) -> None:

@@ -27,6 +27,7 @@ def draft_config(
     block_size: int,
     markov_rank: int,
     mask_token_id: int,
+    head_type: str = "vanilla",
 ) -> DraftConfig:
     """A drafter of the target's own shape, embedding and LM head left with the target.
 
@@ -43,7 +44,8 @@ def draft_config(
         raise ParameterError(f"A target of {target.num_layers} layers cannot fill {layers} draft layers.")
     if not 0 <= markov_rank <= target.hidden_size:
         raise ParameterError(
-            f"markov_rank is {markov_rank}; give 1 to {target.hidden_size}, the width of the target's embedding."
+            f"markov_rank is {markov_rank}; give 0 (no sequential head) to {target.hidden_size}, "
+            "the width of the target's embedding."
         )
     return DraftConfig(
         hidden_size=target.hidden_size,
@@ -61,6 +63,7 @@ def draft_config(
         rope_theta=target.rope.theta,
         max_position_embeddings=target.max_context,
         markov_rank=markov_rank,
+        markov_head_type=head_type,
         enable_confidence_head=True,
         confidence_head_with_markov=markov_rank > 0,
         embed_tokens_from_target=True,

@@ -19,6 +19,7 @@ SCHEDULES = {
     "threshold": ScheduleParams("threshold", 0, 2, 0.5),
     "threshold-min1": ScheduleParams("threshold", 1, 2, 0.6),
 }
+DRAFTERS = ["none", "table", "ngram", "dspark", "dflash", "dspark-part", "dspark-gated", "dspark-rnn", "dspark-conv"]
 CALIBRATED_CUT = ScheduleParams("threshold", 0, 2, 0.42)  # amid the calibrated confidences, above most raw ones
 OPTIONS = {
     "greedy": {"temperature": 0.0},
@@ -49,7 +50,7 @@ def emitted_law(drafter: str, schedule: ScheduleParams, sampling: SamplingParams
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("drafter", ["none", "table", "ngram", "dspark", "dflash", "dspark-part"])
+@pytest.mark.parametrize("drafter", DRAFTERS)
 def test_emitted_law_equals_the_targets(drafter, schedule, option):
     sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
     emitted = emitted_law(drafter, SCHEDULES[schedule], sampling)

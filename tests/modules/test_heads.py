@@ -1,23 +1,93 @@
 """Markov and confidence head: orders, shapes, and that a confidence is known before its token."""
 
+import pytest
 import torch
 
 from dspark_core.modules.confidence import ConfidenceHead
-from dspark_core.modules.sequential import MarkovHead
+from dspark_core.modules.sequential import HEADS, MarkovHead
 from tests.modules.tiny import GAMMA, H, V, tiny_config, tiny_drafter
+
+
+def bias(head, previous, candidates=None):
+    """What the last of single-token blocks adds to the logits."""
+    embeddings = head.embed(previous)
+    return head.scores(head.block(embeddings.unsqueeze(-2), torch.zeros(*previous.shape, 1, H))[..., 0, :], candidates)
+
+
+def drawn_one_by_one(head, embeddings, hidden):
+    """u_1 … u_L by `mix`, as a drafter draws."""
+    state, mixed = None, []
+    for k in range(len(embeddings)):
+        u, state = head.mix(state, embeddings[k], hidden[k])
+        mixed.append(u)
+    return torch.stack(mixed)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_block_at_once_is_what_drawing_one_by_one_gives_and_sees_no_later_token(kind):
+    head = tiny_drafter(markov_head_type=kind).markov_head
+    embeddings, hidden = torch.randn(GAMMA, 6), torch.randn(GAMMA, H)
+    whole = head.block(embeddings, hidden)
+    torch.testing.assert_close(whole, drawn_one_by_one(head, embeddings, hidden))
+    torch.testing.assert_close(head.block(embeddings[None], hidden[None])[0], whole)
+    changed = embeddings.clone()
+    changed[2] += 1
+    after = head.block(changed, hidden)
+    assert torch.equal(after[:2], whole[:2])
+    assert not torch.allclose(after[2], whole[2])
+    assert torch.allclose(after[3], whole[3]) == (kind in ("vanilla", "gated"))  # only those forget
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_without_tables_mixes_as_the_head_itself(kind):
+    head = tiny_drafter(markov_head_type=kind).markov_head
+    embeddings, hidden = torch.randn(GAMMA, 6), torch.randn(GAMMA, H)
+    light = head.without_tables()
+    torch.testing.assert_close(light.block(embeddings, hidden), head.block(embeddings, hidden))
+    assert light.markov_w1.weight.numel() == 6
+
+
+def test_the_gate_reads_hidden_then_embedding():
+    head = tiny_drafter(markov_head_type="gated").markov_head
+    e, h = torch.randn(3, 6), torch.randn(3, H)
+    weight, shift = head.gate_proj.weight, head.gate_proj.bias
+    gate = torch.sigmoid(h @ weight[:, :H].T + e @ weight[:, H:].T + shift)
+    torch.testing.assert_close(head.mix(None, e, h)[0], gate * e)
+
+
+def test_the_rnn_reads_state_embedding_hidden_and_gives_gate_candidate_output():
+    head = tiny_drafter(markov_head_type="rnn").markov_head
+    s, e, h = torch.randn(3, 6), torch.randn(3, 6), torch.randn(3, H)
+    weight, shift = head.joint_proj.weight, head.joint_proj.bias
+    joint = s @ weight[:, :6].T + e @ weight[:, 6:12].T + h @ weight[:, 12:].T + shift
+    u, after = head.mix(s, e, h)
+    keep = torch.sigmoid(joint[:, :6])
+    torch.testing.assert_close(after, keep * s + (1 - keep) * torch.tanh(joint[:, 6:12]))
+    torch.testing.assert_close(u, torch.tanh(joint[:, 12:]))
+    torch.testing.assert_close(head.mix(None, e, h)[0], head.mix(torch.zeros(3, 6), e, h)[0])
+
+
+def test_the_convolution_begins_as_the_bigram_and_sees_four_tokens():
+    head = HEADS["conv"](V, 6, H)
+    embeddings, hidden = torch.randn(7, 6), torch.zeros(7, H)
+    torch.testing.assert_close(head.block(embeddings, hidden), embeddings)
+    with torch.no_grad():
+        head.conv_weight.copy_(torch.arange(1.0, 5.0).unsqueeze(1).expand(4, 6))
+    last = head.block(embeddings, hidden)[6]
+    torch.testing.assert_close(last, embeddings[6] + 2 * embeddings[5] + 3 * embeddings[4] + 4 * embeddings[3])
 
 
 def test_markov_bias_is_w1_of_the_previous_token_times_w2():
     head = tiny_drafter().markov_head
     previous = torch.tensor([7, 0, 39])
     expected = head.markov_w1.weight[previous] @ head.markov_w2.weight.T
-    torch.testing.assert_close(head.bias(previous), expected)
+    torch.testing.assert_close(bias(head, previous), expected)
     candidates = torch.tensor([1, 5, 30])
-    torch.testing.assert_close(head.bias(previous, candidates), expected[:, candidates])
+    torch.testing.assert_close(bias(head, previous, candidates), expected[:, candidates])
 
 
 def test_markov_head_starts_without_any_bias():
-    assert torch.equal(MarkovHead(V, 6).bias(torch.arange(V)), torch.zeros(V, V))
+    assert torch.equal(bias(MarkovHead(V, 6, H), torch.arange(V)), torch.zeros(V, V))
 
 
 def test_sparse_gradients_equal_dense_ones():
@@ -26,7 +96,7 @@ def test_sparse_gradients_equal_dense_ones():
     for sparse in (False, True):
         head = tiny_drafter().markov_head.requires_grad_(True)
         head.sparse_gradients = sparse
-        head.bias(previous, candidates).square().sum().backward()
+        bias(head, previous, candidates).square().sum().backward()
         gradients.append([p.grad.to_dense() if p.grad.is_sparse else p.grad for p in head.parameters()])
         assert head.markov_w2.weight.grad.is_sparse is sparse
     for dense, sparse_one in zip(*gradients, strict=True):

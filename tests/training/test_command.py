@@ -86,6 +86,19 @@ def test_a_run_may_begin_with_another_drafters_weights(folder):
     assert not (folder / "third").exists()
 
 
+@pytest.mark.parametrize("options_of_head", [["--head=gated"], ["--head=rnn"], ["--head=conv"], ["--markov-rank=0"]])
+def test_every_head_trains_and_can_be_loaded(folder, options_of_head):
+    run(options(folder, *options_of_head))
+    modules = load_drafter(folder / "out").modules
+    if options_of_head == ["--markov-rank=0"]:
+        assert modules.markov_head is None
+        assert modules.confidence_head.proj.weight.shape == (1, 32)
+    else:
+        assert modules.config.markov_head_type == options_of_head[0].removeprefix("--head=")
+        assert modules.markov_head.markov_w2.weight.abs().max() > 0, "the head was not trained"
+    assert modules.confidence_head.proj.weight.abs().max() > 0
+
+
 def test_another_run_in_the_same_folder_is_refused(folder):
     run(options(folder))
     with pytest.raises(ParameterError, match="seed"):
@@ -105,7 +118,7 @@ def test_another_run_in_the_same_folder_is_refused(folder):
         (["--block-size=-3"], ParameterError, "block_size"),
         (["--layers=0"], ParameterError, "layers"),
         (["--layers=5"], ParameterError, "5 draft layers"),
-        (["--markov-rank=0"], ParameterError, "markov_rank"),
+        (["--markov-rank=-1"], ParameterError, "markov_rank"),
         (["--markov-rank=33"], ParameterError, "markov_rank"),
         (["--taps", "999"], ParameterError, "999"),
         (["--taps", "3"], ParameterError, "0 to 2"),

@@ -1,7 +1,9 @@
 """Evaluation: the walked rounds equal a step-by-step greedy decoder, and the law's figures are the laws'."""
 
+import pytest
 import torch
 
+from dspark_core.modules.config import HEAD_TYPES
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.cache import build_cache
 from dspark_core.training.data import Conversation
@@ -42,20 +44,24 @@ def drafted(drafter, source, ids):
     block = torch.tensor([ids[-1]] + [drafter.config.mask_token_id] * (drafter.config.block_size - 1))
     positions = torch.arange(anchor, anchor + len(block))
     hidden = drafter.forward_block(weights.embedding[block], positions, context)
-    tokens, previous = [], ids[-1]
+    head, state, tokens, previous = drafter.markov_head, None, [], ids[-1]
     for k in range(len(block)):
-        logits = hidden[k] @ weights.lm_head.T + drafter.markov_head.bias(torch.tensor(previous))
+        mixed, state = head.mix(state, head.embed(torch.tensor(previous)), hidden[k])
+        logits = hidden[k] @ weights.lm_head.T + head.scores(mixed)
         previous = int(logits.argmax())
         tokens.append(previous)
     return tokens
 
 
-def test_walked_rounds_are_those_of_a_real_greedy_decoder(tmp_path):
+@pytest.mark.parametrize("kind", HEAD_TYPES)
+def test_walked_rounds_are_those_of_a_real_greedy_decoder(tmp_path, kind):
     source = tiny_source()
     prompt, length = (5, 6, 7), 24
     answer = greedy_text(source, prompt, length)
     cache = build_cache(tmp_path, source, TAPS, HIDDEN, [], [Conversation(prompt, answer, 0.0)])
-    config = draft_config(tiny_weights().config, TAPS, layers=2, block_size=4, markov_rank=5, mask_token_id=3)
+    config = draft_config(
+        tiny_weights().config, TAPS, layers=2, block_size=4, markov_rank=5, mask_token_id=3, head_type=kind
+    )
     torch.manual_seed(0)
     drafter = Drafter(config)
     smart_start(drafter, tiny_weights(), cache.rows(cache.sequences("validation")[0])[0].float())

@@ -102,7 +102,9 @@ def test_stage_two_loss_on_all_tokens_is_the_plain_one(cache):
     batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=3, length=4)
     loss = batch_draft_loss(drafter, source.embedding, source.lm_head, batch, torch.arange(VOCAB))
     hidden = block_hidden(drafter, source.embedding, batch)
-    draft = torch.softmax(hidden @ source.lm_head.T + drafter.markov_head.bias(batch.prev_ids), -1)
+    draft = torch.softmax(
+        hidden @ source.lm_head.T + drafter.markov_head.scores(drafter.markov_head.embed(batch.prev_ids)), -1
+    )
     target = torch.softmax(batch.target_hidden.float() @ source.lm_head.T, -1)
     wanted = (1 - 0.5 * (draft - target).abs().sum(-1))[batch.valid]
     torch.testing.assert_close(loss.acceptance, wanted.detach(), rtol=1e-4, atol=1e-4)

@@ -36,7 +36,7 @@ def test_a_value_that_cannot_train_is_refused_with_its_bounds(name, value):
 
 
 def test_every_number_among_the_settings_is_checked():
-    plain = {f.name for f in fields(TrainSettings)} - {"autocast", "block_lengths", "block_shares"}
+    plain = {f.name for f in fields(TrainSettings)} - {"autocast", "block_lengths", "block_shares", "head_type"}
     assert plain == {*WHOLE, *WHOLE_OR_NONE, *ABOVE_0, *FROM_0}
 
 
@@ -83,9 +83,9 @@ def test_autocast_is_a_flag(value):
 def test_a_run_has_something_to_train():
     with pytest.raises(ParameterError, match="Nothing to train"):
         tiny_settings(stage1_anchors=0, stage2_anchors=0)
-    with pytest.raises(ParameterError, match="markov_rank is 0"):
-        tiny_settings(markov_rank=0)
-    assert tiny_settings(markov_rank=0, stage2_anchors=0).markov_rank == 0
+    with pytest.raises(ParameterError, match="head_type is 'lstm'"):
+        tiny_settings(head_type="lstm")
+    assert tiny_settings(markov_rank=0).markov_rank == 0  # DFlash, trained by itself
 
 
 def test_settings_survive_a_file(tmp_path):
