@@ -33,7 +33,7 @@ _WAY_OUT = (
 )
 _STALE = (
     f"{FILE_NAME} beside this drafter belongs to other weights and is not used: its confidences are not calibrated. "
-    "Fit it again: python -m dspark_core calibrate --overwrite."
+    "Fit it again: python -m dspark_core calibrate --overwrite (and --draft-model FOLDER)."
 )
 _BLOCK = 1 << 20
 

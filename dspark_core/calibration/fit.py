@@ -56,7 +56,7 @@ def notes_on(rounds: Rounds, temperatures: Floats) -> tuple[str, ...]:
             f"T stays 1 where fewer than {LEAST_REACHED} rounds of the fitted part came; position (rounds): {told}",
         )
     if (temperatures == 1).all():
-        return ("no temperatures made the survivals of the fitted part fit better, so T stays 1",)
+        return ("no temperatures lowered the error of the fitted part, so T stays 1",)
     return ()
 
 
