@@ -13,7 +13,8 @@ from torch import Tensor
 
 from dspark_core.checkpoint import load_drafter
 from dspark_core.drafters.vocabulary import write_draft_vocabulary
-from dspark_core.errors import ParameterError
+from dspark_core.errors import CheckpointError, ParameterError
+from dspark_core.fields import read_object
 from dspark_core.modules.drafter import Drafter, parameter_count
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
@@ -30,6 +31,7 @@ from dspark_core.training.start import draft_config, smart_start, spread_taps
 from dspark_core.training.synthesise import synthesise
 from dspark_core.training.writer import Writer, WriterSettings
 
+RECORD_NAME = "training.json"
 _MOST_HELD_OUT = 96  # conversations: enough for figures, few enough to measure in a minute or two
 
 
@@ -212,8 +214,19 @@ class Pipeline:
             figures["greedy"] = evaluator.greedy(drafter, greedy).to_dict()
         return figures
 
+    def _earlier_record(self) -> dict[str, Any] | None:
+        if self.paths.start_from is None:
+            return None
+        file = self.paths.start_from / RECORD_NAME
+        if not file.exists():
+            return {"note": "The first weights came from a checkpoint without a record."}
+        return read_object(file, CheckpointError, "Delete it, and the new record will say that there was none.")
+
     def _write_record(self, trainer: Trainer, cache: FeatureCache, held_out: dict[str, Any]) -> None:
-        """`training.json` (settings, data, seconds, held-out figures) and `training_log.csv` beside the weights."""
+        """`training.json` (settings, data, seconds, held-out figures) and `training_log.csv` beside the weights.
+
+        `started_from` is the record of the checkpoint that gave the first weights, and so on back; null without one.
+        """
         parts = {part: cache.sequences(part) for part in ("train", "validation")}
         record = {
             "settings": self.settings.to_dict(),
@@ -225,10 +238,10 @@ class Pipeline:
                 }
                 for part, found in parts.items()
             },
-            "started_from_another_checkpoint": self.paths.start_from is not None,
+            "started_from": self._earlier_record(),
             "trained_s": round(trainer.elapsed_s),
             "weights": parameter_count(trainer.drafter),
             "held_out": held_out,
         }
-        write_json(self.paths.out / "training.json", record, indent=2)
+        write_json(self.paths.out / RECORD_NAME, record, indent=2)
         write_compact_log(self.paths.work / LOG_NAME, self.paths.out / "training_log.csv")

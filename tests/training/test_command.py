@@ -40,7 +40,7 @@ def test_data_become_a_checkpoint_with_its_record(folder, capsys):
     record = json.loads((folder / "out" / "training.json").read_text())
     assert record["data"]["validation"]["conversations"] == 2
     assert record["held_out"]["law"]["expected_tau"] >= 1
-    assert record["started_from_another_checkpoint"] is False
+    assert record["started_from"] is None
     assert (folder / "out" / "training_log.csv").read_text().startswith("stage,anchors,")
     told = capsys.readouterr()
     assert "features" in told.err
@@ -80,7 +80,10 @@ def test_a_run_may_begin_with_another_drafters_weights(folder):
     near = sum(float((first[name] - second[name]).abs().max()) for name in first if "norm" in name)
     fresh = sum(float((first[name] - 1).abs().max()) for name in first if "norm" in name)
     assert near < fresh
-    assert json.loads((folder / "second" / "training.json").read_text())["started_from_another_checkpoint"] is True
+    first_record, second_record = (
+        json.loads((folder / name / "training.json").read_text()) for name in ("out", "second")
+    )
+    assert second_record["started_from"] == first_record
     with pytest.raises(ParameterError, match="block_size 4"):
         run(options(folder, *more, "--block-size=3", f"--work={folder / 'third'}"))
     assert not (folder / "third").exists()
