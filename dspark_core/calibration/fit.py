@@ -49,15 +49,13 @@ def seldom_reached(rounds: Rounds) -> dict[int, int]:
 
 def notes_on(rounds: Rounds, temperatures: Floats) -> tuple[str, ...]:
     """What a reader of temperatures [γ] fitted to these rounds should know."""
-    kept = seldom_reached(rounds)
+    kept, notes = seldom_reached(rounds), []
     if kept:
         told = ", ".join(f"{k} ({n})" for k, n in kept.items())
-        return (
-            f"T stays 1 where fewer than {LEAST_REACHED} rounds of the fitted part came; position (rounds): {told}",
-        )
-    if (temperatures == 1).all():
-        return ("no temperatures lowered the error of the fitted part, so T stays 1",)
-    return ()
+        notes.append(f"T stays 1 where fewer than {LEAST_REACHED} rounds of the fit came; position (rounds): {told}")
+    if len(kept) < rounds.num_positions and (temperatures == 1).all():
+        notes.append("no temperatures lowered the error of the fitted part, so T stays 1 everywhere")
+    return tuple(notes)
 
 
 def _best(rounds: Rounds, k: int, before: Floats) -> float:

@@ -94,7 +94,7 @@ def test_positions_that_too_few_rounds_came_to_keep_1_and_say_so():
     rounds = Rounds.of(logits, accepted)
     assert fit_sts(logits, accepted)[1] == 1
     assert seldom_reached(rounds) == {2: LEAST_REACHED - 1}
-    (note,) = notes_on(rounds, fit_sts(logits, accepted))
+    note = notes_on(rounds, fit_sts(logits, accepted))[0]
     assert f"fewer than {LEAST_REACHED} rounds" in note
     assert note.endswith(f"position (rounds): 2 ({LEAST_REACHED - 1})")
 
@@ -103,6 +103,9 @@ def test_a_fit_that_changes_nothing_says_so_and_one_that_does_says_nothing():
     rounds = Rounds.of(np.zeros((200, 1)), [1, 0] * 100)
     assert "T stays 1" in notes_on(rounds, np.ones(1))[0]
     assert notes_on(rounds, np.full(1, 2.0)) == ()
+    second_seldom = Rounds.of(np.zeros((200, 2)), [1] * 20 + [0] * 180)
+    assert len(notes_on(second_seldom, np.ones(2))) == 2
+    assert len(notes_on(second_seldom, np.array([2.0, 1.0]))) == 1
 
 
 @pytest.mark.parametrize("n", [0, 1])
