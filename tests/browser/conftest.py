@@ -102,10 +102,17 @@ def ask(page, text):
 
 
 def set_number(page, selector, value):
+    """Types a number and waits until the page has it: the slider beside the field shows what the next message sends."""
     field = page.locator(f"{selector} input[type=number]")
+    field.wait_for()
+    # What an accordion has just shown, Gradio sets to its first values in the next frame, over anything typed by then.
+    page.evaluate("() => new Promise(requestAnimationFrame)")
     field.fill(str(value))
     field.press("Enter")
-    page.wait_for_timeout(300)  # Gradio takes a value over with a delay; a person is slower than that
+    page.wait_for_function(
+        "([slider, value]) => Number(document.querySelector(slider).value) === value",
+        arg=[f"{selector} input[type=range]", value],
+    )
 
 
 def until(check, seconds=10.0):
