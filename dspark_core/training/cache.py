@@ -5,6 +5,7 @@ Files of a cache folder: `index.json` (taps, hidden size, sequences in training 
 `progress.json` (sequences finished; a killed run goes on from there).
 """
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -165,13 +166,29 @@ def _prepare(folder: Path, index: dict[str, Any], conversations: Sequence[Conver
             "Give another folder or fewer conversations."
         )
     write_whole(folder / "tokens.bin", ids.tofile)
-    _map(folder / "features.bin", np.uint16, "w+", (index["tokens"], width)).flush()
+    _reserve(folder / "features.bin", index["tokens"] * width * 2)
     write_json(folder / "index.json", index)
     write_json(folder / "progress.json", {"sequences_done": 0})
     return 0
 
 
-def _map(file: Path, dtype: type[Any], mode: Literal["r", "r+", "w+"], shape: tuple[int, ...]) -> Any:
+def _reserve(file: Path, size: int) -> None:
+    """A file of that many bytes with its place on the disk taken: writing into a map of it cannot fail any more."""
+    try:
+        with file.open("wb") as opened:
+            if hasattr(os, "posix_fallocate") and size:
+                os.posix_fallocate(opened.fileno(), 0, size)
+            else:
+                opened.truncate(size)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise ResourceError(
+            f"{file} cannot be given its {size / 1e9:.2f} GB ({error.strerror or error}). Free some space or give "
+            "another folder."
+        ) from error
+
+
+def _map(file: Path, dtype: type[Any], mode: Literal["r", "r+"], shape: tuple[int, ...]) -> Any:
     """The file as an array. ResourceError when the disk refuses."""
     try:
         return np.memmap(file, dtype=dtype, mode=mode, shape=shape)

@@ -2,9 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from dspark_core.errors import ParameterError, ResourceError
 
@@ -17,6 +20,28 @@ def make_folder(folder: Path) -> None:
         raise ParameterError(
             f"The folder {folder} cannot be made ({error.strerror or error}). Give one that may be written."
         ) from error
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Hold the lock file: two runs that write into one folder would spoil each other's work.
+
+    ResourceError when another process holds it; the system frees the lock of a killed one.
+    """
+    holder = FileLock(lock)
+    try:
+        holder.acquire(timeout=0)
+    except Timeout as error:
+        raise ResourceError(
+            f"Another run is writing into {lock.parent}. Wait until it has ended, or give another folder."
+        ) from error
+    except (OSError, NotImplementedError):  # a file system without locks: the user has to take care
+        yield
+        return
+    try:
+        yield
+    finally:
+        holder.release()
 
 
 def write_whole(file: Path, write: Callable[[Path], object]) -> None:

@@ -22,16 +22,16 @@ from dspark_core.training.batch import Sampler
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
 from dspark_core.training.data import Conversation, commonest_tokens, read_conversations, split
 from dspark_core.training.evaluate import GREEDY_TEMPERATURE, Evaluator
-from dspark_core.training.files import make_folder, write_json
+from dspark_core.training.files import held, make_folder, write_json
 from dspark_core.training.loop import LOG_NAME, Trainer
 from dspark_core.training.progress import Reporter, write_compact_log
-from dspark_core.training.settings import TrainSettings, same_run
+from dspark_core.training.settings import SETTINGS_NAME, TrainSettings, same_run
 from dspark_core.training.source import TargetFeatures, TargetWeights
 from dspark_core.training.start import draft_config, smart_start, spread_taps
 from dspark_core.training.synthesise import synthesise
 from dspark_core.training.writer import Writer, WriterSettings
 
-RECORD_NAME = "training.json"
+RECORD_NAME, LOCK_NAME = "training.json", ".lock"
 _MOST_HELD_OUT = 96  # conversations: enough for figures, few enough to measure in a minute or two
 
 
@@ -99,9 +99,13 @@ class Pipeline:
 
     def cache(self) -> FeatureCache:
         """The hidden states of all conversations, computed where they are not there yet."""
-        train, held_out = self._conversations
         make_folder(self.paths.work)
-        same_run(self.paths.work / "settings.json", self.settings)
+        with held(self.paths.work / LOCK_NAME):
+            return self._cache()
+
+    def _cache(self) -> FeatureCache:
+        train, held_out = self._conversations
+        same_run(self.paths.work / SETTINGS_NAME, self.settings)
         tokens = sum(len(c.ids) for c in (*train, *held_out))
         hidden = self.weights.config.hidden_size
         size = cache_bytes(tokens, len(self.taps), hidden)
@@ -120,7 +124,12 @@ class Pipeline:
     def fit(self) -> None:
         """Train to the end and write the checkpoint with its record."""
         make_folder(self.paths.out)
-        cache = self.cache()
+        make_folder(self.paths.work)
+        with held(self.paths.work / LOCK_NAME):
+            self._fit()
+
+    def _fit(self) -> None:
+        cache = self._cache()
         trainer = self._trainer(cache)
         parameters = parameter_count(trainer.drafter)
         self.reporter.say(f"{parameters:,} weights, stage {trainer.stage}, step {trainer.step}")

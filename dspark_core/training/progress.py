@@ -60,11 +60,24 @@ def _clock(seconds: float) -> str:
 
 
 def write_compact_log(source: Path, destination: Path, *, rows: int = 300) -> None:
-    """A CSV of at most about `rows` evenly spaced rows of a JSON-lines log, every validation row included."""
-    entries = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines() if line.strip()]
+    """A CSV of at most about `rows` evenly spaced rows of a JSON-lines log, every validation row included.
+
+    Lines that are damaged are left out: the weights are worth more than a row of their log.
+    """
+    entries = list(_rows(source))
     step = max(1, len(entries) // rows)
     kept = [e for i, e in enumerate(entries) if i % step == 0 or "greedy_tau" in e or i == len(entries) - 1]
     _write_csv(destination, kept)
+
+
+def _rows(log: Path) -> Iterable[dict[str, Any]]:
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield row
 
 
 def _write_csv(destination: Path, rows: Iterable[dict[str, Any]]) -> None:

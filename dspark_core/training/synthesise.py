@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dspark_core.training.data import Conversation, read_conversations
-from dspark_core.training.files import make_folder, write_whole
+from dspark_core.training.files import held, make_folder, write_whole
 
 PART = 100  # conversations; about half a minute to two minutes of writing
 
@@ -27,6 +27,17 @@ def synthesise(
     nothing is written twice. `report(done, count)` is called after each part.
     """
     make_folder(folder)
+    with held(folder / f".self-{seed}.lock"):
+        return _fill(folder, count, write, seed, report)
+
+
+def _fill(
+    folder: Path,
+    count: int,
+    write: Callable[[int], Iterator[Conversation]],
+    seed: int,
+    report: Callable[[int, int], None] | None,
+) -> int:
     parts = sorted(folder.glob(f"self-{seed}-*.jsonl.gz"))
     done = sum(len(read_conversations(part)) for part in parts)
     number = 1 + max((int(part.name.split("-")[-1].split(".")[0]) for part in parts), default=0)

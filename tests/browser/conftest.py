@@ -121,3 +121,9 @@ def until(check, seconds=10.0):
     while not (value := check()) and time.monotonic() < end:
         time.sleep(0.05)
     return value
+
+
+def shows(page, selector, text):
+    """Waits until ``text`` stands in the element: the page draws what it is told in the next frames, not at once."""
+    until(lambda: text in page.inner_text(selector))
+    assert text in page.inner_text(selector)

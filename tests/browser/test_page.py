@@ -8,7 +8,7 @@ import time
 import pytest
 
 from dspark_core.errors import ModelUnavailableError
-from tests.browser.conftest import ask, set_number, until
+from tests.browser.conftest import ask, set_number, shows, until
 from tests.ui.fake_session import FakeSession
 from ui.fates import FATES
 
@@ -74,7 +74,7 @@ def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake,
     keep(page, "slider-moved")
     assert {length for index, length, _ in seen if index < first} == {7}
     assert {length for index, length, _ in seen if index >= first} == {2}
-    assert "next round of the running answer" in page.inner_text(".ds-schedule")
+    shows(page, ".ds-schedule", "next round of the running answer")
     assert not finished(page)
 
 
@@ -86,8 +86,8 @@ def test_stop_ends_the_answer_and_keeps_its_text(visit, fake, fake_address):
     page.click("#ds-stop")
     page.wait_for_selector("#ds-send:enabled")
     assert fake.engine.num_active == 0
-    assert "stopped by request" in page.inner_text(".ds-run")
-    assert "lighthouse" in page.inner_text(".ds-model .ds-said")
+    shows(page, ".ds-run", "stopped by request")
+    shows(page, ".ds-model .ds-said", "lighthouse")
     page.click("#ds-regenerate")
     page.wait_for_function("window.dsparkPage.store.running")
     assert page.locator(".ds-user").count() == 1
@@ -159,7 +159,7 @@ def test_hostile_input_and_errors_are_shown_as_text(visit, fake, fake_address):
     page = visit(fake_address)
     ask(page, "<img src=x onerror=alert(1)> ${1+1}")
     page.wait_for_selector(".ds-notice:not([hidden])")
-    assert "scripted failure <b>${boom}</b>" in page.inner_text(".ds-notice")
+    shows(page, ".ds-notice", "scripted failure <b>${boom}</b>")
     assert page.inner_text(".ds-user .ds-said") == "<img src=x onerror=alert(1)> ${1+1}"
     fake.engine.fail_at = None
     ask(page, "tell me")
@@ -181,8 +181,8 @@ def test_two_visitors_stream_at_once_and_share_nothing(visit, fake, fake_address
     one.wait_for_selector('.ds-round[data-len="1"]')
     two.wait_for_selector(f'.ds-round[data-round="{rounds(two)[-1][0] + 3}"]')
     assert {length for _, length, _ in rounds(two)} == {7}
-    assert set(one.inner_text(".ds-model .ds-said").split()) == {"alpha"}
-    assert set(two.inner_text(".ds-model .ds-said").split()) == {"omega"}
+    assert until(lambda: set(one.inner_text(".ds-model .ds-said").split()) == {"alpha"})
+    assert until(lambda: set(two.inner_text(".ds-model .ds-said").split()) == {"omega"})
     one.click("#ds-stop")
     one.wait_for_selector("#ds-send:enabled")
     before = rounds(two)[-1][0]
@@ -205,7 +205,7 @@ def test_a_message_that_cannot_be_answered_is_explained(visit, fake_address, tex
     page = visit(fake_address)
     ask(page, text)
     page.wait_for_selector(".ds-notice:not([hidden])")
-    assert words in page.inner_text(".ds-notice")
+    shows(page, ".ds-notice", words)
     assert page.input_value("#ds-prompt textarea") == text
     ask(page, "echo fine")
     page.wait_for_selector('.ds-round[data-round="1"]')
@@ -220,7 +220,7 @@ def test_crossed_bounds_are_explained_and_the_running_answer_keeps_its_own(visit
     page.wait_for_selector('.ds-round[data-lmax="3"]')
     set_number(page, "#ds-l-min", 6)
     page.wait_for_selector('.ds-schedule[data-level="error"]')
-    assert "l_min must not be above l_max" in page.inner_text(".ds-schedule")
+    shows(page, ".ds-schedule", "l_min must not be above l_max")
     last = rounds(page)[-1][0]
     page.wait_for_selector(f'.ds-round[data-round="{last + 4}"]')
     assert {l_max for index, _, l_max in rounds(page) if index > last} == {3}
@@ -231,7 +231,7 @@ def test_presets_are_clipped_to_the_drafter_and_say_so(visit, fake_address):
     page.locator(".ds-preset").nth(1).click()
     page.wait_for_function("document.querySelector('.ds-schedule').textContent.includes('γ = 7')")
     time.sleep(1.0)  # the sliders' own echo comes later and must not wipe the note
-    assert "γ = 7" in page.inner_text(".ds-schedule")
+    shows(page, ".ds-schedule", "γ = 7")
     values = [page.input_value(f"#ds-{name} input[type=number]") for name in ("l-min", "l-max", "threshold")]
     assert values == ["5", "7", "0.6"]
 
@@ -284,8 +284,8 @@ def test_figures_and_charts_follow_the_answer(visit, fake, fake_address):
     page.wait_for_selector('.ds-round[data-round="8"]')
     page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
     figures = page.evaluate("window.dsparkPage.store.figures")
-    assert f"{figures['tau']:.2f}" == page.inner_text("[data-fig=tau] .ds-big")
-    assert "×" in page.inner_text("[data-fig=ratio] .ds-big")
+    shows(page, "[data-fig=tau] .ds-big", f"{figures['tau']:.2f}")  # the page rests between two drawings
+    shows(page, "[data-fig=ratio] .ds-big", "×")
     page.locator("[data-plot=rounds]").scroll_into_view_if_needed()
     page.wait_for_function(
         "document.querySelector('[data-plot=rounds]').data[0].x.length === dsparkPage.store.rounds.length"
@@ -346,7 +346,8 @@ def test_lost_messages_are_healed_by_the_whole_trace(visit, fake_address):
     total = page.evaluate("window.dsparkPage.store.rounds.length")
     assert [index for index, _, _ in rounds(page)] == list(range(total))
     assert page.locator(".ds-lost").count() == 0
-    assert page.inner_text(".ds-model .ds-said").strip() == page.evaluate("window.dsparkPage.store.text.trim()")
+    text = page.evaluate("window.dsparkPage.store.text.trim()")
+    assert until(lambda: page.inner_text(".ds-model .ds-said").strip() == text)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -398,7 +399,7 @@ def test_a_model_that_cannot_be_opened_is_explained_and_can_be_tried_again(visit
 
     page = visit(serve(opener, "nope"), ready=False)
     page.wait_for_selector(".ds-notice:not([hidden])")
-    assert "There is no model 'nope'. Known models" in page.inner_text(".ds-notice")
+    shows(page, ".ds-notice", "There is no model 'nope'. Known models")
     assert page.is_disabled("#ds-send")
     page.click("#ds-retry")
     page.wait_for_selector("#ds-send:enabled")

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.browser.conftest import ask, set_number
+from tests.browser.conftest import ask, set_number, shows
 from tests.ui.pages import free_port
 from ui.settings import Settings
 
@@ -51,14 +51,14 @@ def test_a_question_is_answered_steered_stopped_and_measured(visit, serve, keep)
     assert max(length for _, length, _ in rounds[first:]) <= 2
     assert {"accepted", "rejected", "unverified"} <= {fate for _, _, fates in rounds for fate in fates}
     assert page.inner_text(".ds-model .ds-said").strip()
-    assert float(page.inner_text("[data-fig=now] .ds-big")) > 0
-    assert float(page.inner_text("[data-fig=plain] .ds-big")) > 0
+    for figure in ("now", "plain"):
+        page.wait_for_function(f"Number(document.querySelector('[data-fig={figure}] .ds-big').textContent) > 0")
 
 
 def test_an_unknown_model_is_explained_on_the_page(visit, serve):
     page = visit(serve(Settings(model="no-such-model").open_session, "no-such-model"), ready=False)
     page.wait_for_selector(".ds-notice:not([hidden])", timeout=120_000)
-    assert "no-such-model" in page.inner_text(".ds-notice")
+    shows(page, ".ds-notice", "no-such-model")
     assert page.is_disabled("#ds-send")
 
 

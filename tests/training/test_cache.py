@@ -1,6 +1,8 @@
 """The feature cache: what is stored, told sizes, resume, refusals; and the batches drawn from it."""
 
+import errno
 import json
+import os
 import shutil
 
 import numpy as np
@@ -165,3 +167,15 @@ def test_sequences_of_a_batch_differ(tmp_path):
     chosen = sampler.choose(np.random.default_rng(1), 5)
     assert len(set(chosen)) == 5
     assert len(sampler.choose(np.random.default_rng(1), 100)) == 8  # all there are
+
+
+def test_a_disk_that_fills_up_is_told_before_the_first_pass(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ResourceError, match="No space left"):
+        tiny_cache(tmp_path)
+    assert not (tmp_path / "features.bin").exists()
+    monkeypatch.undo()
+    assert tiny_cache(tmp_path).ready == 10

@@ -11,6 +11,7 @@ from dspark_core.checkpoint import load_drafter
 from dspark_core.errors import CheckpointError, ModelUnavailableError, ParameterError, ResourceError
 from dspark_core.training.command import add_arguments, run
 from dspark_core.training.data import read_conversations
+from dspark_core.training.files import held
 from tests.training.setup import TARGET, conversations, target_state, write_jsonl
 
 
@@ -143,6 +144,13 @@ def test_refusals_come_before_the_work(folder, given, kind, named):
         run(options(folder, *given))
     assert not (folder / "work" / "features").exists()
     assert not (folder / "work" / "state.pt").exists()
+
+
+def test_two_runs_in_one_work_folder_are_kept_apart(folder):
+    (folder / "work").mkdir()
+    with held(folder / "work" / ".lock"), pytest.raises(ResourceError, match="Another run"):
+        run(options(folder))
+    assert run(options(folder)) == 0
 
 
 def test_ids_that_the_target_does_not_know_are_refused_before_the_work(folder):

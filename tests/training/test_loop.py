@@ -10,6 +10,7 @@ from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Sampler
 from dspark_core.training.forward import batch_draft_loss, block_hidden
 from dspark_core.training.losses import regression_loss
+from dspark_core.training.progress import write_compact_log
 from dspark_core.training.start import principal_components
 from tests.training.setup import HIDDEN, VOCAB, tiny_cache, tiny_drafter, tiny_settings, tiny_trainer
 
@@ -132,3 +133,11 @@ def test_principal_components_keep_the_strongest_directions():
     assert float(parts.square().mean()) == pytest.approx(1, rel=1e-4)
     distances, kept = torch.cdist(table, table), torch.cdist(parts, parts)
     assert torch.corrcoef(torch.stack((distances.flatten(), kept.flatten())))[0, 1] > 0.9
+
+
+def test_a_damaged_line_of_the_log_does_not_cost_the_checkpoint_its_log(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b'{"stage": 1, "anchors": 5}\n{"stage": 1, "anch\n\xff\n[1]\n{"stage": 2, "anchors": 9}\n')
+    write_compact_log(log, tmp_path / "log.csv")
+    rows = (tmp_path / "log.csv").read_text().splitlines()
+    assert [row.split(",")[:2] for row in rows[1:]] == [["1", "5"], ["2", "9"]]

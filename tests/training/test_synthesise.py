@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from dspark_core.errors import ResourceError
 from dspark_core.training import synthesise as module
 from dspark_core.training.data import read_conversations
 from dspark_core.training.synthesise import synthesise
@@ -28,7 +29,7 @@ def test_the_folder_is_filled_in_parts_and_told(tmp_path):
     told = []
     assert synthesise(tmp_path, 7, writer([]), seed=2, report=lambda done, count: told.append((done, count))) == 7
     assert told == [(3, 7), (6, 7), (7, 7)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"self-2-0000{n}.jsonl.gz" for n in (1, 2, 3)]
+    assert sorted(path.name for path in tmp_path.glob("self-*")) == [f"self-2-0000{n}.jsonl.gz" for n in (1, 2, 3)]
     assert read_conversations(tmp_path) == conversations(50, seed=200_001)[:7]
 
 
@@ -56,3 +57,13 @@ def test_what_is_there_is_not_written_again(tmp_path):
     assert seeds == []
     assert synthesise(tmp_path, 5, writer(seeds), seed=1) == 5  # another seed adds its own
     assert len(read_conversations(tmp_path)) == 10
+
+
+def test_two_runs_of_one_seed_never_write_into_one_folder_at_once(tmp_path):
+    def second_run(seed):
+        with pytest.raises(ResourceError, match="Another run"):
+            synthesise(tmp_path, 2, writer([]))
+        return writer([])(seed)
+
+    assert synthesise(tmp_path, 2, second_run) == 2
+    assert synthesise(tmp_path, 4, writer([])) == 4
