@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, help="folder for features and state (a resume needs it)")
     parser.add_argument("--out", type=Path, help="folder of the checkpoint to write")
     parser.add_argument(
-        "--start-from", type=Path, metavar="CHECKPOINT", help="begin with this drafter's weights, at stage 2"
+        "--start-from",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="begin with this drafter's weights, at stage 2; γ and the sequential head may be others, whose weights "
+        "then begin anew",
     )
     parser.add_argument("--model", default="smollm2-135m", help="target by name (default: %(default)s)")
     parser.add_argument("--target-path", type=Path, help="folder of the target (Hugging Face files) instead of --model")
@@ -79,7 +83,14 @@ def _add_fitting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--mask-token-id", type=int, default=_SHOWN.mask_token_id, help="a reserved token, never in a text"
     )
-    group.add_argument("--common-tokens", type=int, default=_SHOWN.common_tokens, help="vocabulary of stage 2's loss")
+    group.add_argument("--common-tokens", type=int, default=_SHOWN.common_tokens, help="tokens that may be drafted")
+    group.add_argument(
+        "--step-tokens",
+        type=int,
+        default=_SHOWN.step_tokens,
+        help="of these, how many each step's loss is over (default: %(default)s)",
+    )
+    group.add_argument("--rate", type=float, default=_SHOWN.stage2_rate, help="stage 2's first (default: %(default)s)")
     group.add_argument("--stage1-anchors", type=int, help=f"default: {_SHOWN.stage1_anchors}, and 0 with --start-from")
     group.add_argument("--stage2-anchors", type=int, default=_SHOWN.stage2_anchors, help="default: %(default)s")
     group.add_argument("--hours", type=float, help="end by the clock, at the latest")
@@ -130,8 +141,8 @@ def _writer_settings(args: argparse.Namespace) -> WriterSettings:
 
 def _settings(args: argparse.Namespace) -> TrainSettings:
     block = args.block_size
-    lengths = tuple(sorted({block, max(1, block * 5 // 8), max(1, block * 3 // 8)}))[::-1]
-    shares = {1: (1.0,), 2: (0.6, 0.4), 3: (0.3, 0.35, 0.35)}[len(lengths)]
+    lengths = tuple(sorted({block, *(n for n in (block // 2, 5, 4) if 0 < n < block)}, reverse=True))
+    shares = {1: (1.0,), 2: (0.6, 0.4), 3: (0.3, 0.35, 0.35), 4: (0.1, 0.2, 0.3, 0.4)}[len(lengths)]
     default = 0 if args.start_from is not None else _SHOWN.stage1_anchors
     return TrainSettings(
         stage1_anchors=default if args.stage1_anchors is None else args.stage1_anchors,
@@ -147,5 +158,7 @@ def _settings(args: argparse.Namespace) -> TrainSettings:
         head_type=args.head,
         mask_token_id=args.mask_token_id,
         common_tokens=args.common_tokens,
+        step_tokens=args.step_tokens,
+        stage2_rate=args.rate,
         cool_weight=args.cool_weight,
     )

@@ -53,14 +53,14 @@ def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch
     blocks = block_hidden(drafter, embedding, batch)
     hidden, labels = blocks.flatten(0, 2)[kept], batch.labels.flatten()[kept]
     candidates = Candidates.of(common, labels, drafter.config.vocab_size)
-    table = lm_head[candidates.ids].to(hidden.dtype)
+    table = lm_head[candidates.ids]
     draft_logits, previous = functional.linear(hidden, table), None
     if head is not None:
         embeddings = head.embed(batch.prev_ids)
         mixed = head.block(embeddings, blocks).flatten(0, 2)[kept]
         draft_logits = draft_logits + head.scores(mixed, candidates.ids)
         previous = embeddings.flatten(0, 2)[kept] if drafter.config.confidence_head_with_markov else None
-    target_hidden = batch.target_hidden.flatten(0, 2)[kept].to(hidden.dtype)
+    target_hidden = batch.target_hidden.flatten(0, 2)[kept].to(table.dtype)
     with torch.no_grad():
         target_logits = functional.linear(target_hidden, table)
     confidence = drafter.confidence_head(hidden, previous)

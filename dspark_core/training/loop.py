@@ -19,17 +19,21 @@ from dspark_core.training.batch import Batch, Sampler
 from dspark_core.training.files import append_line, end_last_line, make_folder
 from dspark_core.training.forward import batch_draft_loss, block_hidden, loss_weights
 from dspark_core.training.losses import regression_loss
+from dspark_core.training.row_adam import RowAdam
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
 
 STATE_NAME, LOG_NAME = "state.pt", "log.jsonl"
+_VOCABULARY = 10**15  # far from any worker's seed: its draw of candidate tokens
 Report = Callable[[dict[str, Any]], None]
 
 
 class Trainer:
     """Holds a run's state; `run` goes on from the newest checkpoint in `folder`.
 
-    `embedding`, `lm_head` [V, H] are the target's frozen tables, `common` [C] the candidate tokens of stage 2.
+    `embedding`, `lm_head` [V, H] are the target's frozen tables, `common` [C] the candidate tokens of stage 2; with
+    `core` (some of them), a step's loss sees these, and of the others as many as make `settings.step_tokens`, drawn
+    anew.
     CheckpointError when the state in `folder` is broken or another drafter's.
     """
 
@@ -42,12 +46,17 @@ class Trainer:
         tables: tuple[Tensor, Tensor],
         common: Tensor,
         *,
+        core: Tensor | None = None,
         report: Report | None = None,
         validate: Callable[[Drafter], dict[str, Any]] | None = None,
     ) -> None:
         self.folder, self.settings, self.drafter, self.sampler = folder, settings, drafter, sampler
         self.embedding, self.lm_head = tables
+        if settings.autocast:  # as autocast would have it anyway, but once
+            self.lm_head = self.lm_head.to(torch.bfloat16)
         self.common = common
+        self.core = common if core is None else core
+        self._others = common[~torch.isin(common, self.core)]
         self.report, self.validate = report, validate
         self.device = self.embedding.device
         self.stage, self.step = (1, 0) if settings.stage1_anchors else (2, 0)
@@ -98,6 +107,11 @@ class Trainer:
             done = max(done, (self.elapsed_s - self.stage_started_s) / span)
         return min(1.0, done)
 
+    def _left_s(self) -> float | None:
+        """Seconds that the rest of the stage takes at its speed so far; None before anything is done."""
+        done = self.progress()
+        return round((self.elapsed_s - self.stage_started_s) * (1 - done) / done, 1) if done else None
+
     def rate(self) -> float:
         """Learning-rate factor: short warm-up, then linear: to 1/4 in stage 1, to 0 in stage 2."""
         warm = min(1.0, (self.step + 1) / max(1, self.settings.warmup_steps))
@@ -124,7 +138,7 @@ class Trainer:
         return Trained(self.drafter, self.dense, self.tables)
 
     def _optimizers(self) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer | None]:
-        """AdamW for the network, SparseAdam for the two Markov tables (a step touches few of their rows)."""
+        """AdamW for the network, `RowAdam` for the two Markov tables (a step touches few of their rows)."""
         tables = [p for name, p in self.drafter.named_parameters() if name.startswith("markov_head.markov_w")]
         held = {id(p) for p in tables}
         matrices = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim > 1]
@@ -134,7 +148,7 @@ class Trainer:
             {"params": gains, "weight_decay": 0.0},
         ]
         dense = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.98), fused=True)
-        return dense, torch.optim.SparseAdam(tables, lr=1.0, betas=(0.9, 0.98)) if tables else None
+        return dense, RowAdam(tables, lr=1.0, betas=(0.9, 0.98)) if tables else None
 
     def _set_rates(self) -> None:
         factor = self.rate()
@@ -176,7 +190,7 @@ class Trainer:
     def _gradients(self, worker: int, length: int) -> tuple[tuple[Tensor | None, ...], int, dict[str, Tensor]]:
         batch = self._draw(worker, length)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.autocast):
-            total, terms = self._stage1_loss(batch) if self.stage == 1 else self._stage2_loss(batch)
+            total, terms = self._stage1_loss(batch) if self.stage == 1 else self._stage2_loss(batch, worker)
         return torch.autograd.grad(total, self._parameters, allow_unused=True), batch.anchors.numel(), terms
 
     def _check_finite(self, losses: list[Tensor], norm: Tensor, length: int) -> None:
@@ -219,10 +233,19 @@ class Trainer:
             "cosine": loss.cosine.detach(),
         }
 
-    def _stage2_loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        loss = batch_draft_loss(self.drafter, self.embedding, self.lm_head, batch, self.common)
+    def _stage2_loss(self, batch: Batch, worker: int) -> tuple[Tensor, dict[str, Tensor]]:
+        loss = batch_draft_loss(self.drafter, self.embedding, self.lm_head, batch, self._candidates(worker))
         named = {"loss": loss.total, "ce": loss.ce, "tv": loss.tv, "confidence": loss.confidence}
         return loss.total, {name: value.detach() for name, value in named.items()} | {"accept": loss.acceptance.mean()}
+
+    def _candidates(self, worker: int) -> Tensor:
+        """The core and a fresh draw of the other common tokens: rare ones need not cost in every step."""
+        count = min(len(self._others), max(0, self.settings.step_tokens - len(self.core)))
+        if count == len(self._others):
+            return self.common
+        rng = np.random.default_rng(_step_seed(self.settings.seed, self.stage, self.step, _VOCABULARY + worker))
+        drawn = torch.from_numpy(rng.permutation(len(self._others))[:count]).to(self.device)
+        return torch.cat((self.core, self._others[drawn]))
 
     def _next_stage(self) -> None:
         self.stage += 1
@@ -242,6 +265,7 @@ class Trainer:
             "elapsed_s": round(self.elapsed_s, 1),
             "progress": round(self.progress(), 4),
             "rate": round(self.rate(), 4),
+            "left_s": self._left_s(),
         } | values
         append_line(self.folder / LOG_NAME, json.dumps(row))
         if self.report is not None:

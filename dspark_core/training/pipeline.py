@@ -20,17 +20,19 @@ from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
 from dspark_core.training.batch import Sampler
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
+from dspark_core.training.curve import CURVE_NAME, write_curve
 from dspark_core.training.data import Conversation, commonest_tokens, read_conversations, split
 from dspark_core.training.evaluate import GREEDY_TEMPERATURE, Evaluator
 from dspark_core.training.files import held, make_folder, write_json
 from dspark_core.training.loop import LOG_NAME, Trainer
-from dspark_core.training.progress import Reporter, write_compact_log
+from dspark_core.training.progress import Reporter, log_rows, write_compact_log
 from dspark_core.training.settings import SETTINGS_NAME, TrainSettings, same_run
 from dspark_core.training.source import TargetFeatures, TargetWeights
-from dspark_core.training.start import draft_config, smart_start, spread_taps
+from dspark_core.training.start import draft_config, smart_start, spread_taps, take_weights
 from dspark_core.training.synthesise import synthesise
 from dspark_core.training.writer import Writer, WriterSettings
 
+_OF_THE_HEAD = ("block_size", "markov_rank", "markov_head_type", "confidence_head_with_markov")  # may be begun anew
 RECORD_NAME, LOCK_NAME = "training.json", ".lock"
 _MOST_HELD_OUT = 96  # conversations: enough for figures, few enough to measure in a minute or two
 
@@ -161,8 +163,11 @@ class Pipeline:
     @cached_property
     def _common(self) -> Tensor:
         """[C] ids of the draft vocabulary, rising."""
-        size = min(self.settings.common_tokens, self.weights.config.vocab_size)
-        common = commonest_tokens((c.ids for c in self._conversations[0]), self.weights.config.vocab_size, size)
+        return self._commonest(self.settings.common_tokens)
+
+    def _commonest(self, count: int) -> Tensor:
+        vocab_size = self.weights.config.vocab_size
+        common = commonest_tokens((c.ids for c in self._conversations[0]), vocab_size, min(count, vocab_size))
         return torch.tensor(common, device=self.device)
 
     @cached_property
@@ -172,12 +177,12 @@ class Pipeline:
 
     def _check_start(self, start: Path) -> None:
         theirs = load_drafter(start).config
-        if theirs != self.config:
-            differing = [
-                f"{name} {getattr(theirs, name)} (this run: {getattr(self.config, name)})"
-                for name in type(theirs).__dataclass_fields__
-                if getattr(theirs, name) != getattr(self.config, name)
-            ]
+        differing = [
+            f"{name} {getattr(theirs, name)} (this run: {getattr(self.config, name)})"
+            for name in type(theirs).__dataclass_fields__
+            if name not in _OF_THE_HEAD and getattr(theirs, name) != getattr(self.config, name)
+        ]
+        if differing:
             raise ParameterError(
                 f"The drafter in {start} has another shape: {', '.join(differing)}. Give the options that it was "
                 "trained with, or start anew."
@@ -187,11 +192,12 @@ class Pipeline:
         torch.manual_seed(self.settings.seed)
         sequences = cache.sequences("train")
         drafter = Drafter(self.config)
+        sample = torch.cat([cache.rows(s)[0] for s in sequences[:8]])
+        smart_start(drafter, self.weights, sample, seed=self.settings.seed)
         if self.paths.start_from is not None:
-            drafter.load_state_dict(load_drafter(self.paths.start_from).modules.state_dict())
-        else:
-            sample = torch.cat([cache.rows(s)[0] for s in sequences[:8]])
-            smart_start(drafter, self.weights, sample, seed=self.settings.seed)
+            anew = take_weights(drafter, load_drafter(self.paths.start_from).modules)
+            if anew:
+                self.reporter.say(f"{self.paths.start_from} has none of the shape of, so begin anew: {', '.join(anew)}")
         settings = self.settings
         return Trainer(
             self.paths.work,
@@ -200,15 +206,23 @@ class Pipeline:
             Sampler(cache, sequences, prompt_share=settings.prompt_share, cool_weight=settings.cool_weight),
             self._tables,
             self._common,
-            report=self.reporter.row,
+            core=self._commonest(min(settings.common_tokens, max(1, settings.step_tokens // 2))),
+            report=self._logged,
             validate=lambda current: self._quick_figures(current, cache),
         )
+
+    def _logged(self, row: dict[str, Any]) -> None:
+        """Tell a row that is in the log by now; one of a validation draws the run's picture anew."""
+        self.reporter.row(row)
+        if "law_tau" in row:
+            write_curve(log_rows(self.paths.work / LOG_NAME), self.paths.work / CURVE_NAME)
 
     def _quick_figures(self, drafter: Drafter, cache: FeatureCache) -> dict[str, Any]:
         """Held-out figures on few conversations, for the log."""
         held_out = cache.sequences("validation")
         evaluator = Evaluator(cache, self._tables, draft_ids=self._common)
-        figures: dict[str, Any] = {"law_tau": evaluator.law(drafter, held_out[:16], stride=48)["expected_tau"]}
+        law = evaluator.law(drafter, held_out[:16], stride=48)
+        figures: dict[str, Any] = {"law_tau": law["expected_tau"], "law_acceptance": law["acceptance"]}
         greedy = [s for s in held_out if s.temperature <= GREEDY_TEMPERATURE][:8]
         if greedy:
             figures["greedy_tau"] = round(evaluator.greedy(drafter, greedy).tau, 4)

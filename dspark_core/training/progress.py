@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
-_HIDDEN = ("planned", "rate", "progress")
+_HIDDEN = ("planned", "rate", "progress", "left_s")
 _COLUMNS = (
     "stage",
     "anchors",
@@ -21,6 +21,7 @@ _COLUMNS = (
     "accept",
     "greedy_tau",
     "law_tau",
+    "law_acceptance",
 )
 
 
@@ -43,7 +44,8 @@ class Reporter:
     def row(self, row: dict[str, Any]) -> None:
         """A row of the training log."""
         shown = ", ".join(f"{k} {v}" for k, v in row.items() if k not in _HIDDEN and not isinstance(v, dict))
-        self._write(f"{100 * row['progress']:3.0f} % of stage {row['stage']}: {shown}")
+        left = f", {_clock(row['left_s'])} left" if row.get("left_s") is not None else ""
+        self._write(f"{100 * row['progress']:3.0f} % of stage {row['stage']}{left}: {shown}")
 
     def say(self, text: str) -> None:
         """Any other line."""
@@ -64,13 +66,14 @@ def write_compact_log(source: Path, destination: Path, *, rows: int = 300) -> No
 
     Lines that are damaged are left out: the weights are worth more than a row of their log.
     """
-    entries = list(_rows(source))
+    entries = list(log_rows(source))
     step = max(1, len(entries) // rows)
     kept = [e for i, e in enumerate(entries) if i % step == 0 or "greedy_tau" in e or i == len(entries) - 1]
     _write_csv(destination, kept)
 
 
-def _rows(log: Path) -> Iterable[dict[str, Any]]:
+def log_rows(log: Path) -> Iterable[dict[str, Any]]:
+    """The rows of a JSON-lines log; damaged lines are left out."""
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             row = json.loads(line)

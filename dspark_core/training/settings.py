@@ -25,6 +25,7 @@ _WHOLES = {
     "markov_rank": (0, LARGEST),
     "mask_token_id": (0, LARGEST - 1),
     "common_tokens": (1, LARGEST),
+    "step_tokens": (1, LARGEST),
     "warmup_steps": (0, _MOST),
     "log_steps": (1, _MOST),
 }
@@ -43,7 +44,11 @@ _NUMBERS = {
     "held_out_share": (0.0001, 0.9999),
 }
 _MOVABLE = ("hours", "stage1_anchors", "stage2_anchors")
-_BEFORE: dict[str, Any] = {"cool_weight": 1.0, "head_type": "vanilla"}  # what a run did that is older than the setting
+_BEFORE: dict[str, Any] = {  # what a run did that is older than the setting
+    "cool_weight": 1.0,
+    "head_type": "vanilla",
+    "step_tokens": LARGEST,
+}
 _WAY_OUT = "Give another work folder, or delete this one to begin anew."
 
 
@@ -59,6 +64,8 @@ class TrainSettings:
     `cool_weight`: how many times more often an answer of temperature 0.3 or less is drawn (greedy chat comes first).
     `markov_rank` 0 leaves the sequential head out: the drafter is then DFlash, trained by itself.
     `batch_sequences` and `batch_predictions` are those of one worker.
+    `common_tokens` may be drafted; a step's loss is over the labels, the commonest and some others of them,
+    `step_tokens` in all: half the price, and every token still has its turn.
     """
 
     stage1_anchors: int = 500_000
@@ -68,15 +75,16 @@ class TrainSettings:
     seed: int = 0
     workers: int = 2
     batch_sequences: int = 2
-    batch_predictions: int = 512
-    block_size: int = 8
-    block_lengths: tuple[int, ...] = (8, 5, 3)
-    block_shares: tuple[float, ...] = (0.5, 0.3, 0.2)
+    batch_predictions: int = 1024
+    block_size: int = 15
+    block_lengths: tuple[int, ...] = (15, 7, 5, 4)
+    block_shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)
     layers: int = 2
     markov_rank: int = 128
     head_type: str = "vanilla"
     mask_token_id: int = 4
     common_tokens: int = 8192
+    step_tokens: int = 4096
     prompt_share: float = 0.03
     cool_weight: float = 3.0
     stage1_rate: float = 2e-3

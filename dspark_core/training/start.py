@@ -115,3 +115,15 @@ def principal_components(table: Tensor, rank: int) -> Tensor:
     parts = wide @ vectors[:, -rank:]
     scaled: Tensor = parts / parts.square().mean().sqrt()
     return scaled
+
+
+@torch.no_grad()
+def take_weights(drafter: Drafter, earlier: Drafter) -> list[str]:
+    """Copy what `earlier` has under the same name and shape; returns the names of the rest, which stays as it is."""
+    found, anew = earlier.state_dict(), []
+    for name, value in drafter.state_dict().items():
+        if name in found and found[name].shape == value.shape:
+            value.copy_(found[name])
+        else:
+            anew.append(name)
+    return anew

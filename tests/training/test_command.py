@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from dspark_core.checkpoint import load_drafter
@@ -85,9 +86,24 @@ def test_a_run_may_begin_with_another_drafters_weights(folder):
         json.loads((folder / name / "training.json").read_text()) for name in ("out", "second")
     )
     assert second_record["started_from"] == first_record
-    with pytest.raises(ParameterError, match="block_size 4"):
-        run(options(folder, *more, "--block-size=3", f"--work={folder / 'third'}"))
+    with pytest.raises(ParameterError, match="num_hidden_layers 2"):
+        run(options(folder, *more, "--layers=1", f"--work={folder / 'third'}"))
     assert not (folder / "third").exists()
+
+
+def test_another_head_and_block_size_begin_anew_on_the_same_layers(folder, capsys):
+    run(options(folder))
+    start = [f"--start-from={folder / 'out'}", "--stage1-anchors=0", "--stage2-anchors=1", "--rate=1e-9"]
+    for name, more in (("rnn", ["--head=rnn", "--block-size=6"]), ("dflash", ["--markov-rank=0"])):
+        run(options(folder, *start, *more, f"--work={folder / (name + '-work')}", f"--out={folder / name}"))
+    first, rnn, dflash = (load_drafter(folder / name).modules for name in ("out", "rnn", "dflash"))
+    said = capsys.readouterr()
+    assert "markov_head.joint_proj.weight" in said.out + said.err
+    for other in (rnn, dflash):
+        torch.testing.assert_close(other.fc.weight, first.fc.weight)
+    torch.testing.assert_close(rnn.markov_head.markov_w1.weight, first.markov_head.markov_w1.weight, atol=0.01, rtol=0)
+    assert rnn.config.block_size == 6
+    assert dflash.markov_head is None
 
 
 @pytest.mark.parametrize("options_of_head", [["--head=gated"], ["--head=rnn"], ["--head=conv"], ["--markov-rank=0"]])

@@ -141,3 +141,25 @@ def test_a_damaged_line_of_the_log_does_not_cost_the_checkpoint_its_log(tmp_path
     write_compact_log(log, tmp_path / "log.csv")
     rows = (tmp_path / "log.csv").read_text().splitlines()
     assert [row.split(",")[:2] for row in rows[1:]] == [["1", "5"], ["2", "9"]]
+
+
+def test_a_step_sees_the_core_and_some_of_the_other_common_tokens(tmp_path):
+    cache = tiny_cache(tmp_path / "features")
+    settings = tiny_settings(stage1_anchors=0, step_tokens=8)
+    trainer = tiny_trainer(tmp_path / "run", cache, settings, core=torch.tensor([2, 3, 5]))
+    draws = []
+    for trainer.step in range(40):
+        ids = trainer._candidates(worker=0)
+        assert ids[:3].tolist() == [2, 3, 5]
+        assert len(set(ids.tolist())) == 8
+        assert set(ids.tolist()) <= set(range(20))
+        draws.append(ids.tolist())
+    assert set().union(*draws) == set(range(20)), "every common token has its turn"
+    trainer.step = 7
+    assert trainer._candidates(worker=0).tolist() == draws[7], "a resumed run draws the same"
+    trainer.run()
+
+
+def test_all_common_tokens_where_they_are_no_more_than_a_steps(tmp_path):
+    trainer = tiny_trainer(tmp_path / "run", tiny_cache(tmp_path / "features"), tiny_settings())
+    assert trainer._candidates(worker=1).tolist() == list(range(20))

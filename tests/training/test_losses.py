@@ -66,3 +66,18 @@ def test_regression_is_zero_at_the_target_and_known_elsewhere():
     assert float(opposite.cosine) == pytest.approx(-1)
     assert float(opposite.smooth_l1) == pytest.approx(((6 / scale - 0.5) + (8 / scale - 0.5)) / 4, rel=1e-5)
     assert float(opposite.total) == pytest.approx(float(opposite.smooth_l1) + 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 31, 70])
+def test_the_written_out_gradient_is_autograds(rows):
+    torch.manual_seed(rows)
+    draft, target = torch.randn(rows, 50, requires_grad=True), 2 * torch.randn(rows, 50)
+    labels, weights = torch.randint(0, 50, (rows,)), torch.rand(rows)
+    loss = draft_loss(draft, target, labels, torch.zeros(rows), weights)
+    log_draft = draft.log_softmax(-1)
+    distance = (log_draft.exp() - target.softmax(-1)).abs().sum(-1)
+    entropy = -log_draft.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    wanted = 3 * (0.1 * weighted_mean(entropy, weights) + 0.9 * weighted_mean(distance, weights))
+    torch.testing.assert_close(3 * (loss.total - loss.confidence), wanted)
+    ours, autograds = torch.autograd.grad(3 * loss.total, draft)[0], torch.autograd.grad(wanted, draft)[0]
+    torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-7)

@@ -11,7 +11,16 @@ from dspark_core.training.settings import SETTINGS_NAME, TrainSettings, read_set
 from tests.training.setup import tiny_settings
 
 NAN, INF = float("nan"), float("inf")
-WHOLE = ("workers", "batch_sequences", "batch_predictions", "block_size", "layers", "common_tokens", "log_steps")
+WHOLE = (
+    "workers",
+    "batch_sequences",
+    "batch_predictions",
+    "block_size",
+    "layers",
+    "common_tokens",
+    "step_tokens",
+    "log_steps",
+)
 WHOLE_OR_NONE = ("stage1_anchors", "stage2_anchors", "seed", "markov_rank", "mask_token_id", "warmup_steps")
 ABOVE_0 = ("hours", "cool_weight", "stage1_rate", "stage2_rate", "table_rate", "clip_norm", "held_out_share")
 FROM_0 = ("stage1_share", "prompt_share", "weight_decay", "checkpoint_s", "validate_s")
