@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from dspark_core.target.tokenizer import ChatTokenizer
 
+_SLOT = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r" [a-z]{5,}")
 
 
@@ -29,18 +30,42 @@ class Openings:
         self._words = words
         self._kinds = list(table["openings"].values())
         whole = table["whole_prompts"]
-        self.whole_prompts = [
-            pattern.format(topic) for pattern, topics in whole["patterns"].items() for topic in topics
-        ]
+        self._whole_kinds = list(whole["kinds"].values())
+        self._slots: dict[str, list[str]] = whole["slots"]
         self._shares = [kind["share"] for kind in self._kinds] + [whole["share"]]
 
     def draw(self, rng: random.Random) -> Opening:
         """One opening, decided by `rng` alone."""
         (kind,) = rng.choices(range(len(self._shares)), self._shares)
         if kind == len(self._kinds):
-            return Opening(rng.choice(self.whole_prompts), whole=True)
+            return Opening(self.whole_prompt(rng), whole=True)
         text = rng.choice(self._kinds[kind]["texts"])
         return Opening(text.replace("{word}", rng.choice(self._words)), whole=False)
+
+    def whole_prompt(self, rng: random.Random) -> str:
+        """A whole user turn: a pattern whose slots are filled, and theirs, until none is left."""
+        (kind,) = rng.choices(self._whole_kinds, [kind["share"] for kind in self._whole_kinds])
+        text, before = rng.choice(kind["patterns"]), ""
+        while text != before:
+            before = text
+            text = _SLOT.sub(lambda slot: rng.choice(self._slots[slot[1]]), text)
+        return text[:1].upper() + text[1:]
+
+    def could_draw(self, text: str) -> bool:
+        """Whether `whole_prompt` can give these words, whatever their case and punctuation."""
+        words = plain_words(text)
+        patterns = (pattern for kind in self._whole_kinds for pattern in kind["patterns"])
+        return any(re.fullmatch(self._expression(pattern), words) for pattern in patterns)
+
+    def _expression(self, pattern: str) -> str:
+        """A regular expression of a pattern's plain words."""
+        parts = []
+        for index, part in enumerate(_SLOT.split(pattern)):
+            slot = index % 2  # the parts between are the slots' names
+            parts.append(
+                "(?:" + "|".join(map(self._expression, self._slots[part])) + ")" if slot else plain_words(part)
+            )
+        return r"\s*".join(parts)
 
 
 def common_words(tokenizer: ChatTokenizer) -> list[str]:

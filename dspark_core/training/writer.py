@@ -99,6 +99,8 @@ class Writer:
 
     def _new_row(self) -> _Row:
         opening = self._openings.draw(self._rng)
+        while opening.whole and plain_words(opening.text) in self._measured:
+            opening = self._openings.draw(self._rng)
         text = list(self._tokenizer.encode(opening.text))[: self._settings.user_tokens]
         row = _Row(
             forced=text,

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 
 import pytest
 import torch
@@ -73,12 +74,27 @@ def test_openings_are_reproducible_and_none_is_measured(smollm2_tokenizer):
     openings = Openings(words)
     drawn = [openings.draw(random.Random(seed)) for seed in range(200)]
     assert drawn == [openings.draw(random.Random(seed)) for seed in range(200)]
-    assert all(isinstance(opening, Opening) and "{" not in opening.text for opening in drawn)
+    assert all(isinstance(opening, Opening) and not re.search(r"\{\w+\}", opening.text) for opening in drawn)
     assert {opening.whole for opening in drawn} == {True, False}
-    prompts = openings.whole_prompts
-    assert len(prompts) == len(set(prompts)) > 200
-    assert measured_prompts()
-    assert not measured_prompts() & {plain_words(prompt) for prompt in prompts}
+    whole = [openings.whole_prompt(random.Random(seed)) for seed in range(400)]
+    assert len(set(whole)) > 300
+    assert all(openings.could_draw(prompt) for prompt in whole)
+    assert not openings.could_draw("Sing me the telephone book backwards")
+
+
+def test_no_whole_prompt_can_be_one_that_is_measured():
+    openings = Openings(["word"])
+    assert len(measured_prompts()) > 70
+    assert [prompt for prompt in measured_prompts() if openings.could_draw(prompt)] == []
+
+
+def test_a_measured_whole_prompt_is_drawn_again(smollm2_tokenizer, smollm2, monkeypatch):
+    writer = Writer(smollm2, smollm2_tokenizer, WriterSettings(rows=1, user_tokens=8, answer_tokens=2))
+    measured = sorted(measured_prompts())[0]
+    turns = iter([Opening(measured.upper(), whole=True), Opening("What is hope?", whole=True)])
+    monkeypatch.setattr(writer._openings, "draw", lambda _: next(turns))
+    row = writer._new_row()
+    assert smollm2_tokenizer.encode("What is hope?")[0] == row.forced[0]
 
 
 @pytest.mark.parametrize(
