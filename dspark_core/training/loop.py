@@ -22,9 +22,9 @@ from dspark_core.training.losses import regression_loss
 from dspark_core.training.row_adam import RowAdam
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
+from dspark_core.training.workers import StepCandidates, mean_gradient, one_thread, step_seed
 
 STATE_NAME, LOG_NAME = "state.pt", "log.jsonl"
-_VOCABULARY = 10**15  # far from any worker's seed: its draw of candidate tokens
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -55,8 +55,7 @@ class Trainer:
         if settings.autocast:  # as autocast would have it anyway, but once
             self.lm_head = self.lm_head.to(torch.bfloat16)
         self.common = common
-        self.core = common if core is None else core
-        self._others = common[~torch.isin(common, self.core)]
+        self._vocabulary = StepCandidates(common, common if core is None else core, settings.step_tokens)
         self.report, self.validate = report, validate
         self.device = self.embedding.device
         self.stage, self.step = (1, 0) if settings.stage1_anchors else (2, 0)
@@ -67,7 +66,7 @@ class Trainer:
             drafter.markov_head.sparse_gradients = True
         self.dense, self.tables = self._optimizers()
         self._parameters = list(drafter.parameters())
-        self._pool = ThreadPoolExecutor(settings.workers, initializer=_one_thread if settings.workers > 1 else None)
+        self._pool = ThreadPoolExecutor(settings.workers, initializer=one_thread if settings.workers > 1 else None)
         self._sums: dict[str, float] = {}
         self._summed = 0
         make_folder(folder)
@@ -162,18 +161,18 @@ class Trainer:
     def _draw(self, worker: int, length: int) -> Batch:
         settings = self.settings
         anchors = max(1, settings.batch_predictions // (settings.batch_sequences * length))
-        seed = _step_seed(settings.seed, self.stage, self.step, worker)
+        seed = step_seed(settings.seed, self.stage, self.step, worker)
         batch = self.sampler.draw(seed, sequences=settings.batch_sequences, anchors=anchors, length=length)
         return batch.to(self.device)
 
     def _one_step(self) -> None:
         """Every worker's gradient on the same weights, averaged in a fixed order, then one update."""
-        rng = np.random.default_rng(_step_seed(self.settings.seed, self.stage, self.step, 99))
+        rng = np.random.default_rng(step_seed(self.settings.seed, self.stage, self.step, 99))
         length = int(rng.choice(self.settings.block_lengths, p=self.settings.block_shares))
         self._set_rates()
         results = list(self._pool.map(lambda worker: self._gradients(worker, length), range(self.settings.workers)))
         for index, parameter in enumerate(self._parameters):
-            parameter.grad = _mean([gradients[index] for gradients, _, _ in results])
+            parameter.grad = mean_gradient([gradients[index] for gradients, _, _ in results])
         network = [p for group in self.dense.param_groups for p in group["params"] if p.grad is not None]
         norm = torch.nn.utils.clip_grad_norm_(network, self.settings.clip_norm)
         self._check_finite([terms["loss"] for _, _, terms in results], norm, length)
@@ -239,13 +238,7 @@ class Trainer:
         return loss.total, {name: value.detach() for name, value in named.items()} | {"accept": loss.acceptance.mean()}
 
     def _candidates(self, worker: int) -> Tensor:
-        """The core and a fresh draw of the other common tokens: rare ones need not cost in every step."""
-        count = min(len(self._others), max(0, self.settings.step_tokens - len(self.core)))
-        if count == len(self._others):
-            return self.common
-        rng = np.random.default_rng(_step_seed(self.settings.seed, self.stage, self.step, _VOCABULARY + worker))
-        drawn = torch.from_numpy(rng.permutation(len(self._others))[:count]).to(self.device)
-        return torch.cat((self.core, self._others[drawn]))
+        return self._vocabulary.draw(step_seed(self.settings.seed, self.stage, self.step, worker))
 
     def _next_stage(self) -> None:
         self.stage += 1
@@ -270,24 +263,3 @@ class Trainer:
         append_line(self.folder / LOG_NAME, json.dumps(row))
         if self.report is not None:
             self.report(row)
-
-
-def _mean(gradients: list[Tensor | None]) -> Tensor | None:
-    """Mean over the workers; None where a parameter took no part (sparse gradients stay sparse)."""
-    present = [gradient for gradient in gradients if gradient is not None]
-    if not present:
-        return None
-    total = present[0]
-    for gradient in present[1:]:
-        total = total + gradient
-    mean = total / len(gradients)
-    return mean.coalesce() if mean.is_sparse else mean
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)  # holds for the calling worker thread
-
-
-def _step_seed(seed: int, stage: int, step: int, worker: int) -> int:
-    """A seed of its own for every draw, so that a resumed run draws what the killed one would have drawn."""
-    return ((seed * 4 + stage) * 10_000_000 + step) * 100 + worker
