@@ -20,6 +20,8 @@ from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice, law
 from dspark_core.target.base import TargetOutput
+from dspark_core.target.llama import LlamaTarget
+from tests.conftest import TINY_CONFIG, make_tiny_state
 
 NUM_TOKENS = 3
 HIDDEN = 8
@@ -100,6 +102,9 @@ class ToyTarget:
 
     def lm_head(self, hidden: torch.Tensor) -> torch.Tensor:
         return hidden @ self._embedding.T
+
+    def narrow_head(self, token_ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda hidden: hidden @ self._embedding[token_ids].T
 
 
 class TableDrafter:
@@ -267,9 +272,25 @@ def target_law(target: ToyTarget, prompt: Sequence[int], length: int, sampling: 
     return laws
 
 
+def toy_lm(vocab_size: int = NUM_TOKENS, max_context: int = 64, seed: int = 5) -> LlamaTarget:
+    """A random one-layer Llama in float64 that drafts for the toy target; its unused cache memory holds NaN."""
+    config = TINY_CONFIG | {
+        "vocab_size": vocab_size,
+        "hidden_size": HIDDEN,
+        "intermediate_size": 12,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 4,
+        "max_position_embeddings": max_context,
+    }
+    return LlamaTarget.from_state(config, make_tiny_state(config, seed), torch.float64, poison=True)
+
+
 def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
     """Every drafter of the engine on the toy, and the table drafter."""
     from dspark_core.drafters.dspark import DSparkDrafter
+    from dspark_core.drafters.lm import LmDrafter
     from dspark_core.drafters.ngram import NgramDrafter
     from dspark_core.drafters.none import NoneDrafter
 
@@ -285,4 +306,9 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
         "dspark-conv": DSparkDrafter(toy_draft_model(head_type="conv"), target),
         "dspark-gated": DSparkDrafter(toy_draft_model(head_type="gated"), target),
         "ngram": NgramDrafter(num_draft_tokens=2),
+        "lm": LmDrafter(toy_lm(), target, num_draft_tokens=2),
+        "lm-part": LmDrafter(toy_lm(), target, num_draft_tokens=2, draft_vocabulary=(0, 2)),
+        "lm-padded": LmDrafter(toy_lm(5), target, num_draft_tokens=2, used_tokens=3),
+        "lm-short": LmDrafter(toy_lm(max_context=4), target, num_draft_tokens=2),
+        "lm-calibrated": LmDrafter(toy_lm(), target, num_draft_tokens=2, calibration=toy_calibration()),
     }

@@ -66,13 +66,16 @@ class DSparkDrafter:
         self._embed = partial(_target_rows, target, self.dtype)
         if loaded.embed_tokens is not None:
             self._embed = partial(_rows, loaded.embed_tokens)
-        self._lm_head: Linear = partial(_target_logits, target)
+        self._lm_head: Linear = partial(_cast_logits, target.lm_head, target.dtype)
         if loaded.lm_head is not None:
             self._lm_head = make_linear(loaded.lm_head)
         self._vocabulary: torch.Tensor | None = None
         if draft_vocabulary is not None:
             self._vocabulary = torch.tensor(draft_vocabulary, device=target.device)
-            self._lm_head = make_linear(self._head_rows(self._vocabulary))
+            if loaded.lm_head is not None:
+                self._lm_head = make_linear(loaded.lm_head[self._vocabulary])
+            else:
+                self._lm_head = partial(_cast_logits, target.narrow_head(self._vocabulary), target.dtype)
         self.candidates = min(candidates, target.vocab_size if draft_vocabulary is None else len(draft_vocabulary))
         self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
         self._sequential = SequentialStage(model, biased=True)
@@ -104,11 +107,6 @@ class DSparkDrafter:
             candidate_ids = self._vocabulary[candidate_ids]
         temperatures = None if self.calibration is None else self.calibration.temperatures_for(sampling.temperature)
         return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice, temperatures)
-
-    def _head_rows(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Rows [n, H] of the LM head's matrix: its product with the identity, exact, whoever owns it."""
-        identity = torch.eye(self.target.hidden_size, dtype=self.dtype, device=self.target.device)
-        return self._lm_head(identity)[:, token_ids].T.contiguous().to(self.dtype)
 
 
 class DSparkState:
@@ -251,8 +249,8 @@ def _target_rows(target: Target, dtype: torch.dtype, ids: torch.Tensor) -> torch
     return target.embed(ids).to(dtype)
 
 
-def _target_logits(target: Target, hidden: torch.Tensor) -> torch.Tensor:
-    return target.lm_head(hidden.to(target.dtype))
+def _cast_logits(head: Linear, dtype: torch.dtype, hidden: torch.Tensor) -> torch.Tensor:
+    return head(hidden.to(dtype))
 
 
 def _rows(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

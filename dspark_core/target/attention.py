@@ -7,7 +7,7 @@ G query heads per key/value head.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,14 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
+class _View:
+    """What rows may see: the positions from ``begin`` on, masked."""
+
+    begin: int
+    mask: torch.Tensor | None  # [G·n, T - begin]; None for a single row and at the beginning of a text
+
+
+@dataclass(frozen=True, slots=True)
 class _Part:
     """One request's rows in a pass: rows ``first`` to ``first + count`` go to positions ``start`` … of ``slot``."""
 
@@ -27,18 +35,22 @@ class _Part:
     first: int
     count: int
     start: int
-    mask: torch.Tensor | None  # [G·n, T]; None for a single row and at the beginning of a text
+    views: Mapping[int | None, _View]  # by the layers' windows
 
 
 class RaggedAttention:
     """An `Attend` that appends each request's keys and values to its slot; the slots' lengths move in `commit`."""
 
-    def __init__(self, slots: Sequence[LlamaSlot], counts: Sequence[int], groups: int) -> None:
-        """Rows of slot i come i-th, ``counts[i]`` of them; ``groups`` = G."""
+    def __init__(
+        self, slots: Sequence[LlamaSlot], counts: Sequence[int], groups: int, windows: Sequence[int | None]
+    ) -> None:
+        """Rows of slot i come i-th, ``counts[i]`` of them; ``groups`` = G; each layer's window, or None."""
+        self._windows = windows
         self._parts: list[_Part] = []
         first = 0
         for slot, count in zip(slots, counts, strict=True):
-            self._parts.append(_Part(slot, first, count, slot.length, _causal_mask(slot, count, groups)))
+            views = {window: _view(slot, count, groups, window) for window in set(windows)}
+            self._parts.append(_Part(slot, first, count, slot.length, views))
             first += count
 
     def rows_of(self, table: torch.Tensor) -> torch.Tensor:
@@ -53,39 +65,49 @@ class RaggedAttention:
 
     def __call__(self, layer: int, queries: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
         """Store and attend: queries [N, heads, D], keys_values [2, kv_heads, N, D] → [N, heads·D]."""
+        window = self._windows[layer]
         if len(self._parts) == 1:
-            return _attend_one(queries, keys_values, layer, self._parts[0])
+            return _attend_one(queries, keys_values, layer, self._parts[0], window)
         attended = queries.new_empty(len(queries), queries.shape[1] * queries.shape[2])
         for part in self._parts:
             rows = slice(part.first, part.first + part.count)
-            attended[rows] = _attend_one(queries[rows], keys_values[:, :, rows], layer, part)
+            attended[rows] = _attend_one(queries[rows], keys_values[:, :, rows], layer, part, window)
         return attended
 
 
-def _causal_mask(slot: LlamaSlot, count: int, groups: int) -> torch.Tensor | None:
-    if count == 1 or slot.length == 0:
-        return None
-    shape = (count, slot.length + count)
+def _view(slot: LlamaSlot, count: int, groups: int, window: int | None) -> _View:
+    """The next ``count`` rows of the slot: each sees itself and what is before it, ``window`` positions in all."""
+    start = slot.length
+    begin = 0 if window is None else max(0, start + 1 - window)
+    whole = window is None or start + count <= window
+    if count == 1 or (start == 0 and whole):
+        return _View(begin, None)
+    shape = (count, start - begin + count)
     mask = torch.full(shape, float("-inf"), dtype=slot.data.dtype, device=slot.data.device)
-    return mask.triu_(slot.length + 1).repeat(groups, 1)
+    if window is None or whole:
+        return _View(begin, mask.triu_(start - begin + 1).repeat(groups, 1))
+    passed = mask.clone().tril_(start - begin - window)
+    return _View(begin, mask.triu_(start - begin + 1).add_(passed).repeat(groups, 1))
 
 
-def _attend_one(queries: torch.Tensor, keys_values: torch.Tensor, layer: int, part: _Part) -> torch.Tensor:
+def _attend_one(
+    queries: torch.Tensor, keys_values: torch.Tensor, layer: int, part: _Part, window: int | None
+) -> torch.Tensor:
     """One request: queries [n, heads, D] over its slot, keys_values [2, kv_heads, n, D] stored first."""
     count, (_, kv_heads, _, size) = part.count, keys_values.shape
-    end = part.start + count
+    end, view = part.start + count, part.views[window]
     stored = part.slot.data[layer]
     stored[:, :, part.start : end] = keys_values
-    keys, values = stored[0, :, :end], stored[1, :, :end]
-    if count == 1:  # sees everything; the fused kernel takes the heads of a group as rows
+    keys, values = stored[0, :, view.begin : end], stored[1, :, view.begin : end]
+    if count == 1:  # sees all of the view; the fused kernel takes the heads of a group as rows
         one = queries.view(1, kv_heads, -1, size)
         return functional.scaled_dot_product_attention(one, keys[None], values[None]).view(1, -1)
-    if part.mask is None:  # the beginning of a text
+    if view.mask is None:  # the beginning of a text
         mixed = functional.scaled_dot_product_attention(
             queries.transpose(0, 1)[None], keys[None], values[None], is_causal=True, enable_gqa=True
         )
         return mixed[0].transpose(0, 1).reshape(count, -1)
     grouped = queries.reshape(count, kv_heads, -1, size).permute(1, 2, 0, 3).reshape(kv_heads, -1, size)
-    scores = torch.baddbmm(part.mask, grouped, keys.transpose(1, 2), alpha=1.0 / math.sqrt(size))
+    scores = torch.baddbmm(view.mask, grouped, keys.transpose(1, 2), alpha=1.0 / math.sqrt(size))
     mixed = torch.bmm(scores.softmax(-1), values)
     return mixed.view(kv_heads, -1, count, size).permute(2, 0, 1, 3).reshape(count, -1)

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import torch
 
+from dspark_core.target.linear import Linear
+
 
 class KVSlot(Protocol):
     """One request's keys and values in the target."""
@@ -71,4 +73,7 @@ class Target(Protocol):
         """Input embeddings [n, H] (already scaled where the family scales them)."""
 
     def lm_head(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Logits [n, V] of final hidden states [n, H]."""
+        """Logits [n, V] of final hidden states [n, H] (already capped where the family caps them)."""
+
+    def narrow_head(self, token_ids: torch.Tensor) -> Linear:
+        """`lm_head` for the tokens [C] alone: a function from [n, H] to [n, C]."""

@@ -20,16 +20,16 @@ ModuleType = TypeVar("ModuleType", bound=nn.Module)
 _ROWS_TO_PACK_FOR = 8  # oneDNN picks the layout by the number of rows; this one serves 1 to ~16 rows equally well
 
 
-def make_linear(weight: torch.Tensor) -> Linear:
-    """The function x [n, in] → x · weightᵀ [n, out] for a frozen ``weight`` [out, in].
+def make_linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+    """The function x [n, in] → x · weightᵀ + bias [n, out] for a frozen ``weight`` [out, in] and ``bias`` [out].
 
     The weight is copied into oneDNN's layout where this machine supports that for the weight's type; the caller may
     drop its own copy.
     """
     if weight.device.type == "cpu" and packing_works(weight.dtype):
-        return _packed(weight)
+        return _packed(weight, bias)
     frozen = weight.contiguous()
-    return lambda x: functional.linear(x, frozen)
+    return lambda x: functional.linear(x, frozen, bias)
 
 
 @cache
@@ -49,14 +49,14 @@ def packing_works(dtype: torch.dtype) -> bool:
     return bool(torch.allclose(packed.float(), functional.linear(x, weight).float(), rtol=0.02, atol=0.02))
 
 
-def _packed(weight: torch.Tensor) -> Linear:
+def _packed(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
     ops: Any = torch.ops.mkldnn
     with torch.inference_mode():
         packed = ops._reorder_linear_weight(weight.contiguous(), _ROWS_TO_PACK_FOR)
     product = ops._linear_pointwise.default
 
     def linear(x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = product(x, packed, None, "none", [], "")
+        result: torch.Tensor = product(x, packed, bias, "none", [], "")
         return result
 
     return linear

@@ -1,4 +1,6 @@
-"""A frozen Llama-architecture model whose one pass serves several requests, ragged and without padding.
+"""A frozen model, Llama or one of its relatives, whose one pass serves several requests, ragged and without padding.
+
+Which relatives: `dspark_core.target.family`. All go through the one pass here; a layer that lacks a part skips it.
 
 Symbols: n tokens of one request, N tokens of all requests in the pass, H hidden size, V vocabulary, D head size, m
 tapped layers.
@@ -6,18 +8,19 @@ tapped layers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch.nn import functional
 
-from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
+from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.target.attention import Attend, RaggedAttention
 from dspark_core.target.base import KVSlot, TargetOutput
 from dspark_core.target.config import LlamaConfig
 from dspark_core.target.kv_cache import LlamaSlot
+from dspark_core.target.layer import Layer, Weights, scaled_embedding
 from dspark_core.target.linear import Linear, make_linear
 from dspark_core.target.rope import rope_tables
 from dspark_core.target.weights import load_tensors
@@ -25,18 +28,14 @@ from dspark_core.target.weights import load_tensors
 MAX_ROWS = 512  # longer inputs go through in several passes, so that attention scores stay small
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    attention_norm: torch.Tensor
-    query_key_value: Linear
-    attention_out: Linear
-    mlp_norm: torch.Tensor
-    gate_up: Linear
-    down: Linear
+_ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": functional.silu,
+    "gelu_pytorch_tanh": partial(functional.gelu, approximate="tanh"),
+}
 
 
 class LlamaTarget:
-    """Implements `dspark_core.target.base.Target` for the Llama architecture. Not thread-safe: one pass at a time."""
+    """Implements `dspark_core.target.base.Target` for Llama and its relatives. Not thread-safe: one pass at a time."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class LlamaTarget:
         self.dtype = dtype
         self._poison = poison
         with torch.inference_mode():
-            self._prepare(_Weights(config, state, dtype, device))
+            self._prepare(Weights(config, state, dtype, device))
 
     @classmethod
     def from_state(
@@ -117,22 +116,23 @@ class LlamaTarget:
             poison=poison,
         )
 
-    def _prepare(self, weights: _Weights) -> None:
+    def _prepare(self, weights: Weights) -> None:
         config = self.config
-        self._embedding = weights.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
-        head = self._embedding
-        if not config.tie_word_embeddings:
-            head = weights.matrix("lm_head.weight", config.vocab_size, config.hidden_size)
-        self._head = make_linear(head)
-        self._norm = weights.vector("model.norm.weight")
+        self._embedding = weights.embedding()
+        self._head = make_linear(self._embedding if config.tie_word_embeddings else weights.head())
+        self._norm = weights.norm()
+        self._activation = _ACTIVATIONS[config.family.activation]
         self._layers = [weights.layer(index) for index in range(config.num_layers)]
-        cos, sin = rope_tables(config.rope, config.head_dim, config.max_context)
         # On a CPU attention runs in float32: its small products are faster than oneDNN's bf16 ones, and more exact.
         self._attention_dtype = self.dtype
         if self.device.type == "cpu" and self.dtype in (torch.bfloat16, torch.float16):
             self._attention_dtype = torch.float32
-        self._cos = cos.to(self.device, self._attention_dtype)
-        self._sin = sin.to(self.device, self._attention_dtype)
+        ropes = [config.rope] if config.local_rope is None else [config.rope, config.local_rope]
+        tables = [rope_tables(rope, config.head_dim, config.max_context) for rope in ropes]
+        self._rotary = [
+            (cos.to(self.device, self._attention_dtype), sin.to(self.device, self._attention_dtype))
+            for cos, sin in tables
+        ]
 
     def open_slot(self, capacity: int) -> LlamaSlot:
         """A slot for ``capacity`` tokens.
@@ -186,75 +186,107 @@ class LlamaTarget:
         return [self._joined(outputs, len(tapped_layers)) for outputs in results]
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Input embeddings [n, H]."""
-        return functional.embedding(token_ids, self._embedding)
+        """Input embeddings [n, H], scaled where the family scales them."""
+        return scaled_embedding(self.config, functional.embedding(token_ids, self._embedding))
 
     def lm_head(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Logits [n, V] of final (already normalised) hidden states [n, H]."""
+        """Logits [n, V] of final (already normalised) hidden states [n, H], capped where the model caps them."""
         with torch.inference_mode():
-            return self._head(hidden)
+            return self._capped(self._head(hidden))
+
+    def narrow_head(self, token_ids: torch.Tensor) -> Linear:
+        """`lm_head` for the tokens [C] alone: a function from [n, H] to [n, C], with weights of its own."""
+        with torch.inference_mode():
+            if self.config.tie_word_embeddings:
+                rows = self._embedding[token_ids]
+            else:  # the table may be packed; its product with the identity gives the rows back exactly
+                identity = torch.eye(self.hidden_size, dtype=self.dtype, device=self.device)
+                rows = self._head(identity)[:, token_ids].T
+        product = make_linear(rows)
+        return lambda hidden: self._capped(product(hidden))
 
     def run_layers(
-        self, ids: torch.Tensor, rotations: tuple[torch.Tensor, torch.Tensor], attend: Attend, taps: tuple[int, ...]
+        self,
+        ids: torch.Tensor,
+        rotations: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        attend: Attend,
+        taps: tuple[int, ...],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """All layers over token ids [N] of one pass, whatever kind of attention serves them.
 
         Args:
             ids: token ids [N].
-            rotations: rows [N, 1, D] of `rotary_tables` for the tokens' positions.
+            rotations: for each pair of `rotary_tables`, its rows [N, 1, D] for the tokens' positions.
             attend: stores and attends.
             taps: layers to tap.
 
         Returns:
             (final hidden state after the last norm [N, H], tapped outputs [N, m·H]).
         """
-        hidden = functional.embedding(ids, self._embedding)
+        hidden = self.embed(ids)
         width = self.hidden_size
         features = hidden.new_empty(len(ids), len(taps) * width)
         for index, layer in enumerate(self._layers):
             projected = layer.query_key_value(self._normalise(hidden, layer.attention_norm))
-            hidden += layer.attention_out(self._attend(projected, rotations, index, attend))
+            attended = layer.attention_out(self._attend(projected, layer, rotations[layer.rope], index, attend))
+            hidden += self._normalise(attended, layer.attention_out_norm)
             gate, up = layer.gate_up(self._normalise(hidden, layer.mlp_norm)).chunk(2, dim=-1)
-            hidden += layer.down(functional.silu(gate).mul_(up))
+            hidden += self._normalise(layer.down(self._activation(gate).mul_(up)), layer.mlp_out_norm)
             for place, tapped in enumerate(taps):
                 if tapped == index:
                     features[:, place * width : (place + 1) * width] = hidden
         return self._normalise(hidden, self._norm), features
 
     @property
-    def rotary_tables(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(cos, signed sin), each [P, D], in the type that attention is computed in."""
-        return self._cos, self._sin
+    def rotary_tables(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """(cos, signed sin), each [P, D], in the type that attention is computed in: the one, or full and local."""
+        return self._rotary
 
     def _pass(
         self, pieces: list[tuple[LlamaSlot, Sequence[int]]], tapped_layers: tuple[int, ...], want_logits: bool
     ) -> list[TargetOutput]:
         counts = [len(tokens) for _, tokens in pieces]
         groups = self.config.num_heads // self.config.num_kv_heads
-        attention = RaggedAttention([slot for slot, _ in pieces], counts, groups)
+        attention = RaggedAttention([slot for slot, _ in pieces], counts, groups, self.config.windows)
         ids = torch.tensor([token for _, tokens in pieces for token in tokens], device=self.device)
-        rotations = attention.rows_of(self._cos), attention.rows_of(self._sin)
+        rotations = [(attention.rows_of(cos), attention.rows_of(sin)) for cos, sin in self._rotary]
         hidden, features = self.run_layers(ids, rotations, attention, tapped_layers)
         attention.commit()
         if want_logits:
-            logits = torch.split(self._head(hidden), counts)
+            logits = torch.split(self._capped(self._head(hidden)), counts)
         else:
             logits = (hidden.new_empty(0, self.vocab_size),) * len(pieces)
         parts = zip(logits, torch.split(features, counts), torch.split(hidden, counts), strict=True)
         return [TargetOutput(*part) for part in parts]
 
-    def _normalise(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(hidden, (self.hidden_size,), weight, self.config.rms_norm_eps)
+    def _normalise(self, hidden: torch.Tensor, gain: torch.Tensor | None) -> torch.Tensor:
+        """RMS norm over H; the input itself where the layer has no such norm."""
+        if gain is None:
+            return hidden
+        if gain.dtype == hidden.dtype:  # one fused kernel
+            return functional.rms_norm(hidden, (self.hidden_size,), gain, self.config.rms_norm_eps)
+        return functional.rms_norm(hidden.float(), (self.hidden_size,), gain, self.config.rms_norm_eps).to(hidden.dtype)
+
+    def _capped(self, logits: torch.Tensor) -> torch.Tensor:
+        cap = self.config.final_softcap
+        return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def _attend(
-        self, projected: torch.Tensor, rotations: tuple[torch.Tensor, torch.Tensor], index: int, attend: Attend
+        self,
+        projected: torch.Tensor,
+        layer: Layer,
+        rotation: tuple[torch.Tensor, torch.Tensor],
+        index: int,
+        attend: Attend,
     ) -> torch.Tensor:
         """Rotate, then store and attend: [N, (heads + 2·kv_heads)·D] → [N, heads·D]."""
         config = self.config
         heads, kv_heads, size = config.num_heads, config.num_kv_heads, config.head_dim
-        cos, sin = rotations
+        cos, sin = rotation
         by_head = projected.to(self._attention_dtype).view(-1, heads + 2 * kv_heads, size)
         rotated = by_head[:, : heads + kv_heads]
+        if layer.query_key_gain is not None:
+            rotated.copy_(functional.rms_norm(rotated, (size,), eps=config.rms_norm_eps) * layer.query_key_gain)
         swapped = rotated.roll(size // 2, -1).mul_(sin)
         rotated.mul_(cos).add_(swapped)
         keys_values = by_head[:, heads:].view(-1, 2, kv_heads, size).permute(1, 2, 0, 3)
@@ -268,61 +300,6 @@ class LlamaTarget:
         features = [empty(0, taps * self.hidden_size), *(output.features for output in outputs)]
         hidden = [empty(0, self.hidden_size), *(output.hidden for output in outputs)]
         return TargetOutput(torch.cat(logits), torch.cat(features), torch.cat(hidden))
-
-
-class _Weights:
-    """Takes tensors out of a state dictionary, checked and converted, and fuses those that share their input."""
-
-    def __init__(
-        self, config: LlamaConfig, state: Mapping[str, torch.Tensor], dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self._config = config
-        self._state = state
-        self._dtype = dtype
-        self._device = device
-
-    def matrix(self, name: str, rows: int, columns: int) -> torch.Tensor:
-        return self._take(name, (rows, columns))
-
-    def vector(self, name: str) -> torch.Tensor:
-        return self._take(name, (self._config.hidden_size,))
-
-    def layer(self, index: int) -> _Layer:
-        config, prefix = self._config, f"model.layers.{index}."
-        hidden, inner = config.hidden_size, config.intermediate_size
-        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-        attention, mlp = prefix + "self_attn.", prefix + "mlp."
-        query_key_value = torch.cat(
-            [
-                self.matrix(attention + "q_proj.weight", queries, hidden),
-                self.matrix(attention + "k_proj.weight", keys, hidden),
-                self.matrix(attention + "v_proj.weight", keys, hidden),
-            ]
-        )
-        gate_up = torch.cat(
-            [
-                self.matrix(mlp + "gate_proj.weight", inner, hidden),
-                self.matrix(mlp + "up_proj.weight", inner, hidden),
-            ]
-        )
-        return _Layer(
-            attention_norm=self.vector(prefix + "input_layernorm.weight"),
-            query_key_value=make_linear(query_key_value),
-            attention_out=make_linear(self.matrix(attention + "o_proj.weight", hidden, queries)),
-            mlp_norm=self.vector(prefix + "post_attention_layernorm.weight"),
-            gate_up=make_linear(gate_up),
-            down=make_linear(self.matrix(mlp + "down_proj.weight", hidden, inner)),
-        )
-
-    def _take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        tensor = self._state.get(name)
-        if tensor is None or tuple(tensor.shape) != shape:
-            found = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
-            raise ModelUnavailableError(
-                f"The model's tensor {name} {found}, but config.json asks for {shape}; the files do not belong "
-                "together. Take config.json and *.safetensors of one and the same model."
-            )
-        return tensor.detach().to(self._device, self._dtype)
 
 
 def _own(slot: KVSlot) -> LlamaSlot:

@@ -41,7 +41,7 @@ class Lockstep:
         self._values = torch.zeros(layers, rows, heads, self.capacity, size, dtype=target.dtype, device=target.device)
         self.lengths = torch.zeros(rows, dtype=torch.long, device=target.device)
         self._rows = torch.arange(rows, device=target.device)
-        self._mask = torch.empty(0)
+        self._masks: dict[int | None, torch.Tensor] = {}  # [R, 1, 1, seen], by the layers' windows
 
     @torch.inference_mode()
     def step(
@@ -55,9 +55,9 @@ class Lockstep:
         longest = int(self.lengths.max()) + 1
         assert longest <= self.capacity, "a row is full"  # noqa: S101
         seen = torch.arange(-(-longest // _STEP) * _STEP, device=self.lengths.device)
-        self._mask = torch.where(seen <= self.lengths.unsqueeze(1), 0.0, -math.inf)[:, None, None]
-        cos, sin = self.target.rotary_tables
-        rotations = cos[self.lengths].unsqueeze(1), sin[self.lengths].unsqueeze(1)
+        self._masks = {window: self._mask(seen, window) for window in set(self.target.config.windows)}
+        tables = self.target.rotary_tables
+        rotations = [(cos[self.lengths].unsqueeze(1), sin[self.lengths].unsqueeze(1)) for cos, sin in tables]
         ids = torch.tensor(token_ids, device=self.lengths.device)
         hidden, features = self.target.run_layers(ids, rotations, self._attend, tapped_layers)
         self.lengths += 1
@@ -75,10 +75,17 @@ class Lockstep:
         self._values[:, row, :, :length] = values
         self.lengths[row] = length
 
+    def _mask(self, seen: torch.Tensor, window: int | None) -> torch.Tensor:
+        """[R, 1, 1, seen]: 0 where a row's next token may look, -∞ elsewhere."""
+        last = self.lengths.unsqueeze(1)
+        visible = seen <= last if window is None else (seen <= last) & (seen > last - window)
+        return torch.where(visible, 0.0, -math.inf)[:, None, None]
+
     def _attend(self, layer: int, queries: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
         """An `Attend`: row i of the pass is text i. Unwritten positions hold zeros or an older text, always masked."""
         rows, heads, size = queries.shape
-        kv_heads, seen = keys_values.shape[1], self._mask.shape[-1]
+        mask = self._masks[self.target.config.windows[layer]]
+        kv_heads, seen = keys_values.shape[1], mask.shape[-1]
         stored = keys_values.to(self._keys.dtype)
         self._keys[layer, self._rows, :, :, self.lengths] = stored[0].transpose(0, 1)
         self._values[layer, self._rows, :, self.lengths] = stored[1].transpose(0, 1)
@@ -86,5 +93,5 @@ class Lockstep:
         values = self._values[layer, :, :, :seen].flatten(0, 1)
         grouped = queries.to(keys.dtype).reshape(rows * kv_heads, -1, size)
         scores = torch.bmm(grouped, keys).view(rows, kv_heads, -1, seen).float()
-        weights = (scores / math.sqrt(size) + self._mask).softmax(-1).to(keys.dtype)
+        weights = (scores / math.sqrt(size) + mask).softmax(-1).to(keys.dtype)
         return torch.bmm(weights.view(rows * kv_heads, -1, seen), values).view(rows, heads * size)

@@ -24,7 +24,9 @@ def rope_tables(rope: RopeConfig, head_dim: int, positions: int) -> tuple[torch.
 def _frequencies(rope: RopeConfig, head_dim: int) -> torch.Tensor:
     exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
     frequencies = 1.0 / (rope.theta**exponents)
-    return frequencies if rope.kind == "default" else _stretch_low_frequencies(frequencies, rope)
+    if rope.kind == "llama3":
+        return _stretch_low_frequencies(frequencies, rope)
+    return frequencies / rope.factor  # 1 but for linear scaling
 
 
 def _stretch_low_frequencies(frequencies: torch.Tensor, rope: RopeConfig) -> torch.Tensor:

@@ -195,7 +195,12 @@ def test_bf16_stays_near_float32(tiny_target, tiny_state, tiny_config):
     [
         ({"attention_bias": True}, "attention_bias"),
         ({"mlp_bias": True}, "mlp_bias"),
-        ({"model_type": "qwen3"}, "qwen3"),
+        ({"model_type": "qwen3_moe"}, "qwen3_moe"),
+        ({"model_type": "gemma4_text"}, "gemma4_text"),
+        ({"model_type": None}, "model_type None"),
+        ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+        ({"layer_types": ["chunked_attention"] * 4}, "chunked_attention"),
+        ({"layer_types": ["full_attention"] * 3}, "4 layers"),
         ({"hidden_act": "gelu"}, "gelu"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "yarn"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
