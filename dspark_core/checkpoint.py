@@ -1,7 +1,5 @@
 """Drafter checkpoints on disk: `config.json` + `model.safetensors` in DeepSpec's layout, names and shapes checked."""
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from dspark_core.errors import CheckpointError
 from dspark_core.fields import read_object
+from dspark_core.files import make_folder, write_json, write_whole
 from dspark_core.modules.config import DraftConfig
 from dspark_core.modules.drafter import Drafter
 
@@ -98,19 +97,14 @@ def load_drafter(
 def save_drafter(path: Path, config: DraftConfig, tensors: Mapping[str, Tensor]) -> None:
     """Write a checkpoint folder; each file appears whole or not at all (weights first, then the config).
 
-    `tensors` carries the names of `expected_shapes`; they are stored in the config's dtype.
+    `tensors` carries the names of `expected_shapes`; they are stored in the config's dtype. CheckpointError when they
+    do not, ParameterError or ResourceError when the folder or a file cannot be written.
     """
     check_tensors(tensors, expected_shapes(config), path.name)
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     stored = {name: value.detach().to("cpu", _DTYPES[config.dtype]).contiguous() for name, value in tensors.items()}
-    temporary = path / f".{WEIGHTS_NAME}.{os.getpid()}.tmp"
-    try:
-        save_file(stored, temporary, metadata={"format": "pt"})
-        temporary.chmod(0o644)
-        os.replace(temporary, path / WEIGHTS_NAME)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _write_text(path / CONFIG_NAME, json.dumps(config.to_dict(), indent=2) + "\n")
+    write_tensors(path / WEIGHTS_NAME, stored)
+    write_json(path / CONFIG_NAME, config.to_dict(), indent=2)
 
 
 def export_drafter(source: Path, destination: Path, *, embed_tokens: Tensor, lm_head: Tensor) -> DraftConfig:
@@ -177,7 +171,14 @@ def _read_tensors(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file} cannot be read ({error}); it may be cut short. Fetch it again.") from error
 
 
-def _write_text(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, file)
+def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file, whole or not at all. ResourceError when the disk is full or refuses."""
+
+    def write(place: Path) -> None:
+        try:
+            save_file(dict(tensors), place, metadata={"format": "pt"})
+        except SafetensorError as error:  # the disk's refusal, in the library's words
+            raise OSError(str(error)) from error
+        place.chmod(0o644)  # safetensors writes 0600
+
+    write_whole(file, write)

@@ -12,6 +12,7 @@ import yaml
 
 from dspark_core.errors import DSparkError
 from dspark_core.fields import Fields, shown
+from dspark_core.files import write_whole_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -170,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
     stale = [product for product in products(options.root) if not product.is_current]
     for product in stale:
         if options.write:
-            product.path.write_text(product.text, encoding="utf-8")
+            write_whole_text(product.path, product.text)
         sys.stdout.write(f"{'wrote' if options.write else 'out of date:'} {product.path}\n")
     if not stale:
         sys.stdout.write("README's front matter and requirements.txt are up to date.\n")

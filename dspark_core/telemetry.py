@@ -6,7 +6,6 @@ Symbols: k is a position in the draft block (1, 2, …), ℓ a round's verificat
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import from_line, to_line
 from dspark_core.events import Event, Fate, Finished, Prefilled
+from dspark_core.files import write_whole_text
 
 LATE_POSITION = 4  # where a suffix's acceptance is compared with the first position's
 _DERIVED = (
@@ -223,21 +223,12 @@ def _observe(fates: Sequence[Fate], *, only_while_accepted: bool) -> Iterator[Po
 
 
 def record(events: Iterable[Event], path: str | os.PathLike[str]) -> None:
-    """Write events as JSON lines, all or nothing: a reader never sees half a file.
+    """Write events as JSON lines when the last one has come: a reader never sees half a file.
 
     Raises:
-        OSError: the folder cannot be written; an older file of that name is then untouched.
+        ResourceError: the file cannot be written; an older one of that name is then untouched.
     """
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            for event in events:
-                file.write(to_line(event) + "\n")
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole_text(Path(path), "".join(to_line(event) + "\n" for event in events))
 
 
 def replay(path: str | os.PathLike[str]) -> list[Event]:

@@ -17,7 +17,7 @@ SCHEDULING_MAY_USE = {
     "dspark_core.errors",
     "dspark_core.scheduling",
 }
-TELEMETRY_MAY_USE = {"dspark_core.errors", "dspark_core.events", "dspark_core.event_json"}
+TELEMETRY_MAY_USE = {"dspark_core.errors", "dspark_core.events", "dspark_core.event_json", "dspark_core.files"}
 
 
 def _violations(paths, forbidden):
@@ -53,6 +53,13 @@ def test_scheduling_uses_plain_values_only():
         return name.split(".")[0] not in sys.stdlib_module_names and not _is_of(name, SCHEDULING_MAY_USE)
 
     assert _violations(_files("dspark_core/scheduling"), forbidden) == []
+
+
+def test_writing_files_needs_the_standard_library_and_errors_alone():
+    def forbidden(name):
+        return name.split(".")[0] not in sys.stdlib_module_names and name != "dspark_core.errors"
+
+    assert _violations([ROOT / "dspark_core" / "files.py"], forbidden) == []
 
 
 def test_params_events_and_errors_need_nothing_but_each_other():

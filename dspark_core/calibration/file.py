@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dspark_core.calibration.calibration import Calibration, Setting
 from dspark_core.checkpoint import WEIGHTS_NAME
-from dspark_core.errors import CheckpointError, ParameterError, ResourceError
+from dspark_core.errors import CheckpointError, ParameterError
 from dspark_core.fields import read_object
+from dspark_core.files import write_whole_text
 from dspark_core.params import SamplingParams
 from dspark_core.typed_json import decode
 
@@ -75,22 +74,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
     Raises:
         ResourceError: the folder cannot be written or the disk is full.
     """
-    text = _layout({"format": _FORMAT, **asdict(calibration)}) + "\n"
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ResourceError(
-            f"{path} cannot be written ({error.strerror or error}), so the calibration is not kept. Free some space, "
-            "or name another place with --out."
-        ) from error
+    write_whole_text(path, _layout({"format": _FORMAT, **asdict(calibration)}) + "\n")
 
 
 def weights_sha256(folder: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dspark_core.errors import CheckpointError
+from dspark_core.files import write_json
 
 FILE_NAME = "draft_vocabulary.json"
 
@@ -41,8 +42,5 @@ def read_draft_vocabulary(folder: Path, vocab_size: int) -> tuple[int, ...] | No
 
 
 def write_draft_vocabulary(folder: Path, token_ids: Sequence[int]) -> None:
-    """Write the file, whole or not at all."""
-    path = folder / FILE_NAME
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps({"token_ids": sorted(token_ids)}) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    """Write the file, whole or not at all. ResourceError when it cannot be written."""
+    write_json(folder / FILE_NAME, {"token_ids": sorted(token_ids)})

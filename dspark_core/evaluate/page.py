@@ -15,6 +15,7 @@ from typing import Any
 
 from dspark_core.errors import ParameterError
 from dspark_core.evaluate.charts import COLOURS, Chart, Panel, Series
+from dspark_core.files import write_whole_text
 
 _SCRIPT = "plotly/package_data/plotly.min.js"
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "star")
@@ -63,16 +64,16 @@ def plotly_script() -> str:
 
 
 def write_page(charts: Sequence[Chart], folder: Path) -> Path:
-    """Write ``evaluation.html``. Raises ParameterError as `plotly_script`, OSError when it cannot be written."""
+    """Write ``evaluation.html``. Raises ParameterError as `plotly_script`, ResourceError when it cannot be written."""
     figures = [_figure(chart, panel) for chart in charts for panel in chart.panels]
     path = folder / "evaluation.html"
-    path.write_text(
+    write_whole_text(
+        path,
         _PAGE.format(
             script=plotly_script(),
             sections="\n".join(_sections(charts)),
             figures=json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),  # no name may end the script
         ),
-        encoding="utf-8",
     )
     return path
 

@@ -1,25 +1,16 @@
-"""Files that a training run writes: each appears whole or not at all, and a disk that refuses is told in words."""
+"""What a training run's folders need beside whole files: one run at a time, and a log that grows line by line."""
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
-from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.errors import ResourceError
+from dspark_core.files import make_folder, write_json, write_whole
 
-
-def make_folder(folder: Path) -> None:
-    """Create `folder` and those above it where they are missing. ParameterError when the machine refuses."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ParameterError(
-            f"The folder {folder} cannot be made ({error.strerror or error}). Give one that may be written."
-        ) from error
+__all__ = ["append_line", "end_last_line", "held", "make_folder", "write_json", "write_whole"]
 
 
 @contextmanager
@@ -42,28 +33,6 @@ def held(lock: Path) -> Iterator[None]:
         yield
     finally:
         holder.release()
-
-
-def write_whole(file: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `file`, then put it in its place. A kill leaves the old file as it was.
-
-    What a killed writer left behind has a fixed, hidden name: no reader takes it, and the next writer replaces it.
-    ResourceError when the disk is full or refuses.
-    """
-    temporary = file.with_name(f".{file.name}.tmp")
-    try:
-        write(temporary)
-        os.replace(temporary, file)
-    except (OSError, RuntimeError) as error:  # torch's writer says RuntimeError
-        raise ResourceError(
-            f"{file} cannot be written ({error}). Free some space or give another folder, then repeat the command."
-        ) from error
-
-
-def write_json(file: Path, values: Mapping[str, Any], *, indent: int | None = None) -> None:
-    """Write `values` as JSON, whole or not at all. ResourceError as in `write_whole`."""
-    text = json.dumps(values, indent=indent) + "\n"
-    write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def append_line(file: Path, line: str) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from dspark_core.calibration import file as calibration_file
 from dspark_core.calibration.figures import figures_by_position
 from dspark_core.calibration.file import FILE_NAME, read_calibration, weights_sha256, write_calibration
 from dspark_core.calibration.rounds import Rounds
@@ -151,7 +150,7 @@ def test_a_write_that_fails_or_is_interrupted_leaves_the_old_file_and_no_other(c
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(calibration_file.os, "replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(ResourceError if isinstance(error, OSError) else KeyboardInterrupt):
         write_calibration(calibrated / FILE_NAME, toy_calibration())
     assert {path.name: path.read_bytes() for path in calibrated.iterdir()} == before

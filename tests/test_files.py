@@ -1,0 +1,116 @@
+"""Whole files: what was there stays until the new one is complete, and a disk that refuses is told in words."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.files import make_folder, write_json, write_whole, write_whole_text
+from tests.sources import ROOT
+
+
+def content(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_text_is_written_as_it_is_whatever_the_platform(tmp_path):
+    write_whole_text(tmp_path / "a.txt", "one\nτ\n")
+    assert (tmp_path / "a.txt").read_bytes() == "one\nτ\n".encode()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_json_ends_with_a_line_end(tmp_path):
+    write_json(tmp_path / "a.json", {"b": [1]})
+    write_json(tmp_path / "c.json", {"b": 1}, indent=2)
+    assert content(tmp_path) == {"a.json": '{"b": [1]}\n', "c.json": '{\n  "b": 1\n}\n'}
+
+
+def test_others_may_read_what_was_written_as_the_umask_allows(tmp_path):
+    write_whole_text(tmp_path / "a.txt", "x")
+    old = os.umask(0)
+    os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o666 & ~old
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), ResourceError),
+        (RuntimeError("unexpected pos 64 vs 0"), ResourceError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (ValueError("a fault of ours"), ValueError),
+    ],
+)
+@pytest.mark.parametrize("when", ["writing", "replacing"])
+def test_whatever_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, error, told, when):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+
+    def fail(*_):
+        raise error
+
+    def write(path):
+        path.write_text("ne")
+        if when == "writing":
+            fail()
+
+    if when == "replacing":
+        monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(told) as caught:
+        write_whole(file, write)
+    assert content(tmp_path) == {"a.txt": "old"}
+    if told is ResourceError:
+        assert "a.txt cannot be written" in str(caught.value)
+        assert getattr(error, "strerror", None) or str(error) in str(caught.value)
+        assert "repeat the command" in str(caught.value)
+
+
+def test_what_a_killed_writer_left_is_no_file_of_ours_and_the_next_writer_replaces_it(tmp_path):
+    killed = (
+        "import os, pathlib, signal\nfrom dspark_core.files import write_whole\n"
+        "def write(path):\n    path.write_text('ne')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"write_whole(pathlib.Path({str(tmp_path / 'a.txt')!r}), write)\n"
+    )
+    write_whole_text(tmp_path / "a.txt", "old")
+    assert subprocess.run([sys.executable, "-c", killed], cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "a.txt").read_text() == "old"
+    left = [path.name for path in tmp_path.iterdir() if path.name != "a.txt"]
+    assert len(left) == 1
+    assert left[0].startswith(".")
+    write_whole_text(tmp_path / "a.txt", "new")
+    assert content(tmp_path) == {"a.txt": "new"}
+
+
+def test_a_disk_that_is_really_full_is_told(tmp_path):
+    resource = pytest.importorskip("resource")
+    write_whole_text(tmp_path / "a.txt", "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(ResourceError, match=r"a\.txt cannot be written \(File too large\)"):
+            write_whole_text(tmp_path / "a.txt", "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert content(tmp_path) == {"a.txt": "old"}
+
+
+@pytest.mark.parametrize("place", ["none/a.txt", "file/a.txt", "x" * 300])
+def test_a_place_that_takes_no_file_is_told(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="cannot be written"):
+        write_whole_text(tmp_path / place, "x")
+
+
+def test_a_folder_is_made_with_those_above_it_or_the_fault_is_told(tmp_path):
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ParameterError, match="cannot be made"):
+        make_folder(tmp_path / "file" / "b")
