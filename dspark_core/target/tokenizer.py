@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,21 @@ from dspark_core.target.config import end_token_ids
 
 _ROLES = ("system", "user", "assistant")
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
-_END_NAMES = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>")  # those a family has
+_END_NAMES = (  # those a family has
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<end_of_turn>",
+)
+_SPACE = "\u2581"  # stands for a space in Gemma's tokens
+_BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")  # Gemma's token of a byte that is in no other
+_SPACED_DECODER = [
+    {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+]
 # Unicode's noncharacters: no text should hold them, so one of them can stand for "a special token's name was here".
 _MARKS = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
 _PROBE = "\ufdef"  # a message that no template has a reason to change
@@ -36,7 +50,7 @@ class _RefusedError(TemplateError):
 
 
 class ChatTokenizer:
-    """A byte-level BPE tokenizer with a chat template.
+    """A BPE tokenizer with a chat template: byte-level as Llama 3's and Qwen's, or with bytes as a fallback as Gemma's.
 
     Attributes:
         vocab_size: number of ids that the tokenizer knows (the model may have more).
@@ -55,7 +69,7 @@ class ChatTokenizer:
         """Wrap a `tokenizers` tokenizer.
 
         Args:
-            tokenizer: byte-level BPE.
+            tokenizer: BPE of one of the two kinds.
             template: Jinja source of the chat template.
             special_names: ``bos_token``, ``eos_token`` … for the template.
             eos_token_ids: the model's end-of-sequence ids, from its configuration.
@@ -73,6 +87,7 @@ class ChatTokenizer:
         self._specials = {
             token.content: index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special
         }
+        self._bytes_of = _bytes_reader(tokenizer)
         _refuse_inexact(tokenizer)
         self._special_list = sorted(self._specials, key=len, reverse=True)
         self._special_pattern = re.compile("|".join(map(re.escape, self._special_list)) or r"(?!)")
@@ -81,8 +96,9 @@ class ChatTokenizer:
         self.special_ids = frozenset(self._specials.values())
         ends = {self._specials[name] for name in _END_NAMES if name in self._specials}
         self.stop_token_ids = frozenset(ends | set(eos_token_ids))
+        added = str.encode if self._bytes_of is _byte_level_bytes else self._bytes_of
         self._added_bytes = {
-            index: b"" if token.special else token.content.encode()
+            index: b"" if token.special else added(token.content)
             for index, token in tokenizer.get_added_tokens_decoder().items()
         }
         self._max_chars = max_context * max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=1)
@@ -112,6 +128,11 @@ class ChatTokenizer:
             end_token_ids(config),
             context if isinstance(context, int) and context > 0 else _DEFAULT_CONTEXT,
         )
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Every token, added ones included, as the tokenizer's file spells it, with its id."""
+        return self._tokenizer.get_vocab(with_added_tokens=True)
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """The prompt for an answer to ``messages``, generation prompt included.
@@ -190,12 +211,7 @@ class ChatTokenizer:
         if added is not None:
             return added
         symbols = self._tokenizer.id_to_token(token_id)
-        if symbols is None:
-            return b""
-        alphabet = _byte_of_symbol()
-        if not all(symbol in alphabet for symbol in symbols):
-            return symbols.encode()  # as the tokenizer's own decoder does with a token in plain text
-        return bytes(alphabet[symbol] for symbol in symbols)
+        return b"" if symbols is None else self._bytes_of(symbols)
 
     def token_text(self, token_id: int) -> str:
         """What to show for one token: its text, a special token's name, U+FFFD for a part of a character."""
@@ -235,13 +251,34 @@ def _byte_of_symbol() -> dict[str, int]:
     return {chr(byte): byte for byte in plain} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
 
-def _refuse_inexact(tokenizer: Tokenizer) -> None:
+def _byte_level_bytes(symbols: str) -> bytes:
+    """The bytes of a token in GPT-2's alphabet; of one in plain text as the tokenizer's own decoder gives them."""
+    alphabet = _byte_of_symbol()
+    if not all(symbol in alphabet for symbol in symbols):
+        return symbols.encode()
+    return bytes(alphabet[symbol] for symbol in symbols)
+
+
+def _spaced_bytes(symbols: str) -> bytes:
+    """The bytes of a token in plain text with U+2581 for spaces, or of a token that stands for one byte."""
+    byte = _BYTE_TOKEN.fullmatch(symbols)
+    return bytes([int(byte[1], 16)]) if byte else symbols.replace(_SPACE, " ").encode()
+
+
+def _bytes_reader(tokenizer: Tokenizer) -> Callable[[str], bytes]:
+    """How this tokenizer's tokens are read; refuses a decoder that is neither of the two kinds."""
     decoder = json.loads(tokenizer.to_str())["decoder"] or {}
-    if decoder.get("type") != "ByteLevel":
-        raise ModelUnavailableError(
-            f"The model's tokenizer has the decoder {decoder.get('type')!r}; only byte-level BPE is supported. "
-            "Use another model, for example smollm2-135m."
-        )
+    if decoder.get("type") == "ByteLevel":
+        return _byte_level_bytes
+    if decoder.get("type") == "Sequence" and decoder.get("decoders") == _SPACED_DECODER:
+        return _spaced_bytes
+    raise ModelUnavailableError(
+        f"The model's tokenizer has the decoder {shown(decoder)}; byte-level BPE (Llama 3, Qwen) and "
+        "Gemma's kind are supported. Use another model, for example smollm2-135m."
+    )
+
+
+def _refuse_inexact(tokenizer: Tokenizer) -> None:
     for token in tokenizer.get_added_tokens_decoder().values():
         if token.special and (token.lstrip or token.rstrip or token.single_word):
             raise ModelUnavailableError(

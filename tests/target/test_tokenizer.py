@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from dspark_core.errors import ModelUnavailableError, ParameterError
 from dspark_core.target.tokenizer import ChatTokenizer, _byte_of_symbol
@@ -45,6 +45,33 @@ def byte_tokenizer():
     return tokenizer
 
 
+def spaced_tokenizer():
+    """As Gemma's: U+2581 for a space, some words and letters as tokens, the bytes of everything else."""
+    words = ["<unk>", "<|im_start|>", "<|im_end|>", "\u2581", "\u2581\u2581", "h", "i", "\u2581h", "\u2581hi", "好"]
+    words += [f"<0x{byte:02X}>" for byte in range(256)]
+    merges = [("\u2581", "\u2581"), ("\u2581", "h"), ("\u2581h", "i")]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={word: i for i, word in enumerate(words)},
+            merges=merges,
+            unk_token="<unk>",
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+    )
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in words[:3]])
+    tokenizer.add_tokens([AddedToken("\u2581\u2581", special=False, normalized=False)])
+    return tokenizer
+
+
+@pytest.fixture(scope="module", params=[byte_tokenizer, spaced_tokenizer])
+def either(request):
+    return ChatTokenizer(request.param(), TEMPLATE, {"eos_token": "<|im_end|>"}, [2])
+
+
 @pytest.fixture(scope="module")
 def bytes_only():
     return ChatTokenizer(byte_tokenizer(), TEMPLATE, {"eos_token": "<|im_end|>"}, [2])
@@ -55,17 +82,17 @@ def user(text):
 
 
 @pytest.mark.parametrize("text", TEXTS + HOSTILE)
-def test_a_message_is_encoded_as_the_text_it_is(bytes_only, text):
-    ids = bytes_only.encode_chat(user(text))
+def test_a_message_is_encoded_as_the_text_it_is(either, text):
+    ids = either.encode_chat(user(text))
     # <|im_start|>user\n … <|im_end|>\n<|im_start|>assistant\n, and no special token beside the template's.
-    assert [token for token in ids if token in bytes_only.special_ids] == [1, 2, 1]
+    assert [token for token in ids if token in either.special_ids] == [1, 2, 1]
     start, end = ids.index(1), ids.index(2)
-    assert b"".join(map(bytes_only.token_bytes, ids[start:end])) == b"user\n" + text.encode()
+    assert b"".join(map(either.token_bytes, ids[start:end])) == b"user\n" + text.encode()
 
 
 @pytest.mark.parametrize("text", TEXTS + HOSTILE)
-def test_decode_undoes_encode(bytes_only, text):
-    assert bytes_only.decode(bytes_only.encode(text)) == text
+def test_decode_undoes_encode(either, text):
+    assert either.decode(either.encode(text)) == text
 
 
 def test_lone_surrogates_are_replaced_and_pairs_joined(bytes_only):
@@ -166,6 +193,23 @@ def test_a_vocabulary_with_plain_text_is_read_as_its_own_decoder_does():
     )
 
 
+def test_tokens_with_spaces_and_bytes_are_read_as_their_own_decoder_does():
+    theirs = spaced_tokenizer()
+    tokenizer = ChatTokenizer(theirs, TEMPLATE, {})
+    ids = tokenizer.encode(" hi  好 你\u2581i")
+    assert {4, 8, 9} < set(ids), "words of the vocabulary are used"
+    assert tokenizer.decode(ids) == theirs.decode(list(ids)) == " hi  好 你 i"
+    assert tokenizer.token_bytes(8) == b" hi"
+    assert tokenizer.token_bytes(10 + 0xE4) == b"\xe4"
+
+
+def test_the_end_of_a_turn_of_gemma_ends_an_answer():
+    theirs = spaced_tokenizer()
+    theirs.add_special_tokens([AddedToken("<end_of_turn>", special=True)])
+    tokenizer = ChatTokenizer(theirs, TEMPLATE, {})
+    assert theirs.token_to_id("<end_of_turn>") in tokenizer.stop_token_ids
+
+
 def test_message_text_is_no_template(bytes_only):
     ids = bytes_only.encode_chat(user("{{ 7 * 7 }}"))
     assert "{{ 7 * 7 }}" in bytes_only.decode(ids)
@@ -176,6 +220,10 @@ def test_kinds_that_we_cannot_treat_exactly_are_refused():
     other.decoder = decoders.Metaspace()
     with pytest.raises(ModelUnavailableError, match="Metaspace"):
         ChatTokenizer(other, TEMPLATE, {})
+    stripping = spaced_tokenizer()  # as Llama 2's: the first space of a text is lost
+    stripping.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    with pytest.raises(ModelUnavailableError, match="Strip"):
+        ChatTokenizer(stripping, TEMPLATE, {})
     greedy = byte_tokenizer()
     greedy.add_special_tokens([AddedToken("<|x|>", special=True, rstrip=True)])
     with pytest.raises(ModelUnavailableError, match="rstrip"):
