@@ -4,10 +4,15 @@ import json
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from dspark_core.checkpoint import expected_shapes, export_drafter, load_drafter, read_config, save_drafter
-from dspark_core.errors import CheckpointError
+from dspark_core.checkpoint import expected_shapes, load_drafter, read_config, save_drafter
+from dspark_core.drafters.dspark import DSparkDrafter
+from dspark_core.drafters.vocabulary import read_draft_vocabulary, write_draft_vocabulary
+from dspark_core.errors import CheckpointError, ResourceError
+from dspark_core.modules.config import HEAD_TYPES
+from tests.drafts import same_drafts, some_drafts
 from tests.modules.tiny import H, V, tiny_config, tiny_drafter
 
 
@@ -74,18 +79,6 @@ def test_saving_over_an_old_checkpoint_leaves_two_whole_files(saved):
     save_drafter(saved, drafter.config, drafter.state_dict())
     assert sorted(path.name for path in saved.iterdir()) == ["config.json", "model.safetensors"]
     assert torch.equal(load_drafter(saved).modules.fc.weight, drafter.fc.weight)
-
-
-def test_export_writes_the_full_set(saved, tmp_path):
-    embed = torch.randn(V, H)
-    export_drafter(saved, tmp_path / "full", embed_tokens=embed, lm_head=embed)
-    loaded = load_drafter(tmp_path / "full")
-    assert not loaded.config.embed_tokens_from_target
-    assert torch.equal(loaded.embed_tokens, embed)
-    assert torch.equal(loaded.lm_head, embed)
-    assert load_file(tmp_path / "full" / "model.safetensors").keys() == expected_shapes(loaded.config).keys()
-    data = json.loads((tmp_path / "full" / "config.json").read_text())
-    assert data["architectures"] == ["Qwen3DSparkModel"]
 
 
 def test_missing_surplus_and_misshapen_tensors_are_named(saved):
@@ -187,3 +180,133 @@ def test_a_drafter_without_heads_loads(tmp_path):
     drafter = tiny_drafter(markov_rank=0, enable_confidence_head=False)
     save_drafter(tmp_path, drafter.config, drafter.state_dict())
     assert load_drafter(tmp_path).modules.heads() == (None, None)
+
+
+DRAFTED = (2, 5, 6, 30, 39)
+
+
+@pytest.fixture
+def compact(tmp_path):
+    """The drafter of `saved`, with W2's rows of the drafted tokens alone."""
+    drafter = tiny_drafter()
+    save_drafter(tmp_path / "compact", drafter.config, drafter.state_dict(), draft_vocabulary=(30, 2, 6, 5, 39))
+    return tmp_path / "compact"
+
+
+def test_the_compact_form_holds_the_drafted_tokens_rows_of_w2_and_all_else_as_it_is(saved, compact):
+    full, part = load_file(saved / "model.safetensors"), load_file(compact / "model.safetensors")
+    w2 = part.pop("markov_head.markov_w2.weight")
+    assert torch.equal(w2, full.pop("markov_head.markov_w2.weight")[list(DRAFTED)])
+    assert part.keys() == full.keys()
+    assert all(torch.equal(part[name], full[name]) for name in full)
+    assert json.loads((compact / "config.json").read_text())["markov_w2_rows"] == "draft_vocabulary"
+    assert "markov_w2_rows" not in json.loads((saved / "config.json").read_text())
+    assert read_draft_vocabulary(compact, V) == DRAFTED
+
+
+def test_a_compact_w2_is_loaded_at_full_size_with_zeros_for_the_rest(saved, compact):
+    loaded, full = load_drafter(compact), load_drafter(saved)
+    w2, whole = loaded.modules.markov_head.markov_w2.weight, full.modules.markov_head.markov_w2.weight
+    others = [token for token in range(V) if token not in DRAFTED]
+    assert w2.shape == whole.shape
+    assert torch.equal(w2[list(DRAFTED)], whole[list(DRAFTED)])
+    assert not w2[others].any()
+    assert whole[others].any(), "the other rows hold nothing: this test shows nothing"
+    assert loaded.config == full.config
+    assert torch.equal(loaded.modules.markov_head.markov_w1.weight, full.modules.markov_head.markov_w1.weight)
+
+
+@pytest.mark.parametrize("head", HEAD_TYPES)
+def test_a_compact_drafter_drafts_exactly_as_the_full_one(tmp_path, tiny_target, head):
+    drafted = range(3, 97, 5)
+    drafter = tiny_drafter(hidden_size=32, vocab_size=97, markov_head_type=head)
+    save_drafter(tmp_path / "full", drafter.config, drafter.state_dict())
+    write_draft_vocabulary(tmp_path / "full", drafted)
+    save_drafter(tmp_path / "compact", drafter.config, drafter.state_dict(), draft_vocabulary=drafted)
+    full, compact = (
+        some_drafts(
+            DSparkDrafter(load_drafter(folder), tiny_target, draft_vocabulary=read_draft_vocabulary(folder, 97))
+        )
+        for folder in (tmp_path / "full", tmp_path / "compact")
+    )
+    assert same_drafts(full, compact)
+    plain = some_drafts(DSparkDrafter(load_drafter(tmp_path / "full"), tiny_target).without_head())
+    assert not same_drafts(full, plain), "the head changes nothing: this test shows nothing"
+
+
+def test_a_drafter_without_a_head_has_nothing_to_make_compact(tmp_path):
+    drafter = tiny_drafter(markov_rank=0, enable_confidence_head=False)
+    save_drafter(tmp_path, drafter.config, drafter.state_dict(), draft_vocabulary=DRAFTED)
+    assert load_drafter(tmp_path).modules.heads() == (None, None)
+    assert read_draft_vocabulary(tmp_path, V) == DRAFTED
+
+
+def test_rows_are_never_read_as_those_of_other_tokens(compact):
+    write_draft_vocabulary(compact, (2, 5, 6, 30, 38))  # as many
+    with pytest.raises(
+        CheckpointError, match=r"draft_vocabulary\.json is not the one that the weights were saved with"
+    ):
+        load_drafter(compact)
+    (compact / "draft_vocabulary.json").unlink()
+    with pytest.raises(CheckpointError, match=r"draft_vocabulary\.json is missing"):
+        load_drafter(compact)
+
+
+def test_a_kill_between_the_files_of_a_compact_drafter_leaves_a_folder_that_is_whole_or_refused(compact, monkeypatch):
+    from os import replace
+
+    drafter = tiny_drafter(seed=1)
+    others = (1, 5, 6, 30, 39)
+    for number in range(3):  # vocabulary, weights, config
+        left = iter(range(number))
+
+        def killed(*paths, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            replace(*paths)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("os.replace", killed)
+            with pytest.raises(KeyboardInterrupt):
+                save_drafter(compact, drafter.config, drafter.state_dict(), draft_vocabulary=others)
+        weights = tiny_drafter(seed=0 if number == 0 else 1).fc.weight
+        if number == 1:
+            with pytest.raises(CheckpointError, match="is not the one"):
+                load_drafter(compact)
+        else:
+            assert torch.equal(load_drafter(compact).modules.fc.weight, weights)
+
+
+@pytest.mark.parametrize(("kind", "words"), [("some", "must be 'all' or"), (3, "must be a text")])
+def test_a_way_to_store_rows_that_is_unknown_is_refused(compact, kind, words):
+    rewrite(compact, markov_w2_rows=kind)
+    with pytest.raises(CheckpointError, match=f"markov_w2_rows is .*{words}"):
+        load_drafter(compact)
+
+
+def test_the_mark_and_the_rows_must_agree(saved, compact):
+    write_draft_vocabulary(saved, DRAFTED)
+    rewrite(saved, markov_w2_rows="draft_vocabulary")
+    with pytest.raises(CheckpointError, match="is not the one"):
+        load_drafter(saved)
+    rewrite(compact, markov_w2_rows="all")
+    with pytest.raises(CheckpointError, match=r"markov_w2\.weight has shape \[5, 6\], the config asks for \[40, 6\]"):
+        load_drafter(compact)
+
+
+def test_a_drafted_token_outside_the_vocabulary_is_refused_before_anything_is_written(tmp_path):
+    drafter = tiny_drafter()
+    with pytest.raises(CheckpointError, match=f"draft vocabulary .* 0 to {V - 1}"):
+        save_drafter(tmp_path / "new", drafter.config, drafter.state_dict(), draft_vocabulary=(1, V))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_full_disk_is_told_and_the_old_weights_stay(saved, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    monkeypatch.setattr("dspark_core.checkpoint.save_file", full)
+    with pytest.raises(ResourceError, match=r"model\.safetensors cannot be written .*No space left"):
+        save_drafter(saved, tiny_config(), tiny_drafter(seed=1).state_dict())
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
