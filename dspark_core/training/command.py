@@ -11,11 +11,12 @@ from dspark_core.cache import ensure_model
 from dspark_core.errors import ParameterError
 from dspark_core.loading import choose_device
 from dspark_core.modules.config import HEAD_TYPES
+from dspark_core.training import lm_command
 from dspark_core.training.pipeline import Paths, Pipeline
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.writer import WriterSettings
 
-STEPS = ("synthesise", "cache", "fit", "evaluate")
+STEPS = ("synthesise", "cache", "fit", "evaluate", "lm")
 _SHOWN, _WRITER = TrainSettings(), WriterSettings()
 
 
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("all", *STEPS),
         default="all",
         help="one step alone, or all: the target writes conversations (--conversations), their hidden states are "
-        "cached, the drafter is fitted; evaluate measures --out on the held-out conversations",
+        "cached, the drafter is fitted; evaluate measures --out on the held-out conversations. lm (no part of all) "
+        "trains a small language model on the same features, the classical drafter",
     )
     parser.add_argument(
         "--data", type=Path, required=True, help="conversations: a .jsonl(.gz) file, or a folder of them"
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=_SHOWN.seed, help="default: %(default)s")
     _add_writing(parser.add_argument_group("synthesise"))
     _add_fitting(parser.add_argument_group("cache and fit"))
+    lm_command.add_arguments(parser.add_argument_group("lm", "It shares --hours, --threads and the --…-tokens above."))
 
 
 def _add_writing(group: argparse._ArgumentGroup) -> None:
@@ -116,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
         pipeline.cache()
     if args.step in ("fit", "all"):
         pipeline.fit()
+    if args.step == "lm":
+        lm_command.run(args, pipeline)
     if args.step == "evaluate":
         sys.stdout.write(json.dumps(pipeline.evaluate(), indent=2) + "\n")
     return 0

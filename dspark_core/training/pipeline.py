@@ -99,15 +99,19 @@ class Pipeline:
 
         return synthesise(self.paths.data, count, write, seed=settings.seed, report=self.reporter.written)
 
-    def cache(self) -> FeatureCache:
-        """The hidden states of all conversations, computed where they are not there yet."""
+    def cache(self, *, keep_settings: bool = True) -> FeatureCache:
+        """The hidden states of all conversations, computed where they are not there yet.
+
+        `keep_settings` is false for another kind of run that reads the same features and has settings of its own.
+        """
         make_folder(self.paths.work)
         with held(self.paths.work / LOCK_NAME):
-            return self._cache()
+            return self._cache(keep_settings)
 
-    def _cache(self) -> FeatureCache:
+    def _cache(self, keep_settings: bool = True) -> FeatureCache:
         train, held_out = self._conversations
-        same_run(self.paths.work / SETTINGS_NAME, self.settings)
+        if keep_settings:
+            same_run(self.paths.work / SETTINGS_NAME, self.settings)
         tokens = sum(len(c.ids) for c in (*train, *held_out))
         hidden = self.weights.config.hidden_size
         size = cache_bytes(tokens, len(self.taps), hidden)
