@@ -12,7 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dspark_core.errors import ModelUnavailableError
 from dspark_core.target.config import LlamaConfig
+from dspark_core.target.layer import scaled_embedding
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.weights import load_tensors
 
@@ -26,23 +28,34 @@ class TargetWeights:
 
     @classmethod
     def load(cls, folder: Path) -> TargetWeights:
-        """Read a Hugging Face folder. ModelUnavailableError when it is none, is broken, or is no Llama model."""
-        return cls(LlamaConfig.from_json(folder / "config.json"), load_tensors(folder))
+        """Read a Hugging Face folder.
+
+        ModelUnavailableError when it is none, is broken, or is of a model that no drafter can be trained for.
+        """
+        config = LlamaConfig.from_json(folder / "config.json")
+        if config.final_softcap is not None:
+            raise ModelUnavailableError(
+                f"The model in {folder} caps its logits (final_logit_softcapping {config.final_softcap:g}), which "
+                "training does not compute, so a drafter would learn another law. The model runs without one "
+                "(drafters none and ngram); train for a model whose config.json sets no such cap."
+            )
+        return cls(config, load_tensors(folder))
 
     @property
     def embedding(self) -> Tensor:
-        """Token embeddings [V, H]."""
-        return self.tensors["model.embed_tokens.weight"]
+        """Token embeddings [V, H] as the first layer reads them, scaled where the family scales them."""
+        return scaled_embedding(self.config, self.tensors["model.embed_tokens.weight"])
 
     @property
     def lm_head(self) -> Tensor:
-        """Output table [V, H]: the embedding again when the target ties them."""
-        return self.tensors.get("lm_head.weight", self.embedding)
+        """Output table [V, H]: the embedding again, unscaled, when the target ties them."""
+        return self.tensors["model.embed_tokens.weight" if self.config.tie_word_embeddings else "lm_head.weight"]
 
     @property
     def final_norm(self) -> Tensor:
-        """Gain [H] of the norm before the LM head."""
-        return self.tensors["model.norm.weight"]
+        """Gain [H] of the norm before the LM head, whole where the file holds what is added to 1."""
+        stored = self.tensors["model.norm.weight"]
+        return 1.0 + stored.float() if self.config.family.norms_add_one else stored
 
     def layer(self, index: int, name: str) -> Tensor:
         """Weight `name` (such as `self_attn.q_proj`) of one layer."""

@@ -75,10 +75,11 @@ def draft_config(
 def smart_start(drafter: Drafter, target: TargetWeights, features: Tensor, *, seed: int = 0) -> None:
     """Fill `drafter` in place from the target; `features` [n, m·H] is a sample of tapped rows to measure on.
 
-    Draft layer i = target layer N-layers+i; `fc` ≈ identity on the deepest tap (noise of 1/100 of that on the others);
-    `hidden_norm` = the input norm of the layer above that tap; q/k gains = RMS of the target's queries and keys
-    (the target has no q/k norm, so the gain keeps its attention scores' size); W1 = principal components of the
-    embedding, so that rare tokens start near their likes.
+    `fc` ≈ identity on the deepest tap (noise of 1/100 of that on the others); `norm` = the target's last one; W1 =
+    principal components of the embedding, so that rare tokens start near their likes. Draft layer i = target layer
+    N-layers+i and `hidden_norm` = the input norm of the layer above the deepest tap, unless the target's layers
+    normalise their results too and have another activation (Gemma): a draft layer cannot be one of them, so it and
+    `hidden_norm` stay as they were made, and training begins further back.
     """
     config = drafter.config
     hidden, first = config.hidden_size, target.config.num_layers - config.num_hidden_layers
@@ -86,26 +87,34 @@ def smart_start(drafter: Drafter, target: TargetWeights, features: Tensor, *, se
     mixing = torch.randn(drafter.fc.weight.shape, generator=generator) * (0.01 / hidden**0.5)
     mixing[:, -hidden:] += torch.eye(hidden)
     drafter.fc.weight.copy_(mixing)
-    above = min(config.target_layer_ids[-1] + 1, target.config.num_layers - 1)
-    drafter.hidden_norm.weight.copy_(target.layer(above, "input_layernorm"))
     drafter.norm.weight.copy_(target.final_norm)
-    deepest = features[:, -hidden:]
-    for index, layer in enumerate(drafter.layers):
-        for name, parameter in layer.named_parameters():
-            if name.endswith(("q_norm.weight", "k_norm.weight")):
-                continue
-            parameter.copy_(target.layer(first + index, name.removesuffix(".weight")))
-        gain = target.layer(first + index, "input_layernorm").to(deepest.dtype)
-        normed = functional.rms_norm(deepest, (hidden,), gain, config.rms_norm_eps).float()
-        attention = layer.self_attn
-        if isinstance(attention, nn.Module):
-            for name in ("q", "k"):
-                projected = normed @ target.layer(first + index, f"self_attn.{name}_proj").float().T
-                heads = projected.view(len(projected), -1, config.head_dim)
-                size = heads.square().mean(-1).sqrt().mean()
-                getattr(attention, f"{name}_norm").weight.fill_(float(size))
+    if not target.config.family.outer_norms:
+        above = min(config.target_layer_ids[-1] + 1, target.config.num_layers - 1)
+        drafter.hidden_norm.weight.copy_(target.layer(above, "input_layernorm"))
+        for index, layer in enumerate(drafter.layers):
+            _copy_layer(layer, target, first + index, features[:, -hidden:])
     if drafter.markov_head is not None:
         drafter.markov_head.markov_w1.weight.copy_(principal_components(target.embedding, config.markov_rank))
+
+
+def _copy_layer(layer: nn.Module, target: TargetWeights, index: int, rows: Tensor) -> None:
+    """Make a draft layer the target's layer `index`, as far as it can be: biases (Qwen 2) are left out.
+
+    A target without q/k norms gives gains that keep its attention scores' size: the RMS of its queries and keys over
+    `rows` [n, H].
+    """
+    norms = ("self_attn.q_norm", "self_attn.k_norm")
+    has_norms = target.config.family.query_key_norm
+    gain = target.layer(index, "input_layernorm").to(rows.dtype)
+    normed = functional.rms_norm(rows, gain.shape, gain, target.config.rms_norm_eps).float()
+    for name, parameter in layer.named_parameters():
+        name = name.removesuffix(".weight")
+        if has_norms or name not in norms:
+            parameter.copy_(target.layer(index, name))
+        else:
+            projected = normed @ target.layer(index, name.replace("norm", "proj")).float().T
+            heads = projected.view(len(projected), -1, target.config.head_dim)
+            parameter.fill_(float(heads.square().mean(-1).sqrt().mean()))
 
 
 def principal_components(table: Tensor, rank: int) -> Tensor:
