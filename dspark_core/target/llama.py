@@ -26,6 +26,7 @@ from dspark_core.target.rope import rope_tables
 from dspark_core.target.weights import load_tensors
 
 MAX_ROWS = 512  # longer inputs go through in several passes, so that attention scores stay small
+FIRST_POSITIONS = 8192  # of the rotary tables; a slot that is larger makes them longer
 
 
 _ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -127,12 +128,23 @@ class LlamaTarget:
         self._attention_dtype = self.dtype
         if self.device.type == "cpu" and self.dtype in (torch.bfloat16, torch.float16):
             self._attention_dtype = torch.float32
-        ropes = [config.rope] if config.local_rope is None else [config.rope, config.local_rope]
-        tables = [rope_tables(rope, config.head_dim, config.max_context) for rope in ropes]
-        self._rotary = [
-            (cos.to(self.device, self._attention_dtype), sin.to(self.device, self._attention_dtype))
-            for cos, sin in tables
-        ]
+        self._rotary: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.rotary_tables(min(config.max_context, FIRST_POSITIONS))
+
+    def rotary_tables(self, positions: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """(cos, signed sin), each [P, D] with P ≥ ``positions``, in the type that attention is computed in.
+
+        One pair, or two where the layers with a window have one of their own, which is the second.
+        """
+        if not self._rotary or positions > len(self._rotary[0][0]):
+            config = self.config
+            ropes = [config.rope] if config.local_rope is None else [config.rope, config.local_rope]
+            made = [rope_tables(rope, config.head_dim, positions) for rope in ropes]
+            self._rotary = [
+                (cos.to(self.device, self._attention_dtype), sin.to(self.device, self._attention_dtype))
+                for cos, sin in made
+            ]
+        return self._rotary
 
     def open_slot(self, capacity: int) -> LlamaSlot:
         """A slot for ``capacity`` tokens.
@@ -146,6 +158,7 @@ class LlamaTarget:
                 f"A request of {capacity} tokens was asked for; {self.name} holds 1 to {self.max_context}. "
                 "Shorten the prompt or ask for fewer new tokens."
             )
+        self.rotary_tables(capacity)
         shape = (self.num_layers, 2, self.config.num_kv_heads, capacity, self.config.head_dim)
         return LlamaSlot(shape, self._attention_dtype, self.device, self._poison)
 
@@ -236,11 +249,6 @@ class LlamaTarget:
                 if tapped == index:
                     features[:, place * width : (place + 1) * width] = hidden
         return self._normalise(hidden, self._norm), features
-
-    @property
-    def rotary_tables(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """(cos, signed sin), each [P, D], in the type that attention is computed in: the one, or full and local."""
-        return self._rotary
 
     def _pass(
         self, pieces: list[tuple[LlamaSlot, Sequence[int]]], tapped_layers: tuple[int, ...], want_logits: bool

@@ -56,7 +56,7 @@ class Lockstep:
         assert longest <= self.capacity, "a row is full"  # noqa: S101
         seen = torch.arange(-(-longest // _STEP) * _STEP, device=self.lengths.device)
         self._masks = {window: self._mask(seen, window) for window in set(self.target.config.windows)}
-        tables = self.target.rotary_tables
+        tables = self.target.rotary_tables(self.capacity)
         rotations = [(cos[self.lengths].unsqueeze(1), sin[self.lengths].unsqueeze(1)) for cos, sin in tables]
         ids = torch.tensor(token_ids, device=self.lengths.device)
         hidden, features = self.target.run_layers(ids, rotations, self._attend, tapped_layers)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dspark_core.errors import ModelUnavailableError
+from dspark_core.target import llama
 from dspark_core.target.config import LlamaConfig
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.lockstep import Lockstep
@@ -90,6 +91,22 @@ def test_texts_that_grow_side_by_side_are_each_their_own(pair):
         logits, features = told(theirs, ids)
         assert_close(target.lm_head(torch.stack([hidden[row] for hidden, _ in steps])), logits)
         assert_close(torch.stack([tapped[row] for _, tapped in steps]), features)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+def test_a_longer_slot_makes_rotary_positions_that_others_do_not_notice(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(llama, "FIRST_POSITIONS", 8)
+    theirs = make_model(name)
+    theirs.save_pretrained(tmp_path)
+    target = LlamaTarget.load(tmp_path, dtype=torch.float32)
+    ids = tokens(30)
+    logits, _ = told(theirs, ids)
+    short = target.open_slot(8)
+    parts = target.forward([short], [ids[:4]], tapped_layers=())
+    (whole,) = target.forward([target.open_slot(30)], [ids], tapped_layers=())
+    parts += target.forward([short], [ids[4:8]], tapped_layers=())
+    assert_close(whole.logits, logits)
+    assert_close(torch.cat([part.logits for part in parts]), logits[:8])
 
 
 def test_a_narrow_head_gives_the_same_logits_of_its_tokens(pair):
