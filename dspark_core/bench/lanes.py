@@ -27,13 +27,11 @@ class Run:
         token_ids: the answer, a stop token included.
         summary: its figures.
         wall_s: seconds from the request to the last token, prefill included, as a caller sees it.
-        text: the answer as text; '' from a lane that tells ids alone.
     """
 
     token_ids: tuple[int, ...]
     summary: Summary
     wall_s: float
-    text: str = ""
 
 
 class Lane(Protocol):
@@ -65,13 +63,19 @@ class EngineLane:
         """Answer one prompt through the engine, alone in its batch."""
         start = time.perf_counter()
         request = GenerationRequest(prompt_ids, sampling, self._schedule, self._drafter)
-        with self._engine.submit(request) as generation:
-            events: list[Event] = list(generation)
+        events, finished = whole_answer(self._engine, request, f"The lane {self.name}")
         wall_s = time.perf_counter() - start
-        finished = events[-1]
-        if not isinstance(finished, Finished) or finished.finish_reason == "error":
-            raise DSparkError(f"The lane {self.name} failed: {getattr(finished, 'detail', 'no end')}.")
-        return Run(finished.token_ids, fold(events), wall_s, finished.text)
+        return Run(finished.token_ids, fold(events), wall_s)
+
+
+def whole_answer(engine: Engine, request: GenerationRequest, who: str) -> tuple[list[Event], Finished]:
+    """All events of one answer, and the last of them. Raises DSparkError, about ``who``, when it ends with an error."""
+    with engine.submit(request) as generation:
+        events: list[Event] = list(generation)
+    finished = events[-1]
+    if not isinstance(finished, Finished) or finished.finish_reason == "error":
+        raise DSparkError(f"{who} failed: {getattr(finished, 'detail', 'it has no end')}.")
+    return events, finished
 
 
 class TransformersLane:

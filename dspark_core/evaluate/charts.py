@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dspark_core.evaluate.report import measured_on, temperature_title
+from dspark_core.evaluate.wording import measured_on, temperature_title
 
 COLOURS = ("#3b5bdb", "#e8590c", "#2b8a3e", "#9c36b5", "#0b7285", "#5c4a00")
 
@@ -80,7 +80,7 @@ def charts(report: Mapping[str, Any]) -> list[Chart]:
         series = (_taus(name, {kind: of[kind][temperature] for kind in sets}) for name, of in report["results"].items())
         return Panel(temperature_title(temperature), tuple(series))
 
-    caption = measured_on(report).replace("`", "")
+    caption = f"{measured_on(report)} {report['settings']['command']}"
     return [
         Chart(
             "tau",

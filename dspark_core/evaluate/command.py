@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from dspark_core.bench.prompts import SETS, Prompt, from_file, packaged
 from dspark_core.cli import FAILED, INTERRUPTED
 from dspark_core.errors import ParameterError
+from dspark_core.evaluate.command_line import command_line
 from dspark_core.evaluate.readme import check_readme, write_readme
+from dspark_core.evaluate.wording import temperature_key
 from dspark_core.fetch import ProgressBar
+from dspark_core.fields import shown
 from dspark_core.options import add_model_options, add_schedule_options, schedule_from
 from dspark_core.params import GenerationRequest, SamplingParams
 from dspark_core.terminal import tell, write_text
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_SETS = ("chat", "maths", "code")
 _DEFAULT_TEMPERATURES = (0.0, 1.0)
+_DEFAULT_BASELINE = "dflash"
 _ALL = "all"
 _MOST_DRAFTS = 64  # above every drafter's γ, which then is the limit: every draft is verified
 
@@ -52,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="drafters",
         metavar="NAME",
         help="may be repeated; none is plain decoding (default: every drafter of the model, without none)",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="NAME",
+        help="compare the others with this drafter, prompt by prompt (default: dflash; if not measured, the first)",
     )
     parser.add_argument(
         "--temperature",
@@ -169,7 +178,18 @@ def _job(
     schedule = schedule_from(options)
     for name in names:  # an unknown drafter, or a policy that it cannot serve, is refused before anything is measured
         session.engine.check(GenerationRequest((0,), laws[0], schedule, name))
-    return Job(prompts, names, laws, schedule)
+    return Job(prompts, names, laws, schedule, _baseline(options.baseline, names))
+
+
+def _baseline(asked: str | None, names: Sequence[str]) -> str | None:
+    if asked is not None and asked not in names:
+        raise ParameterError(
+            f"The baseline {shown(asked)} is not among the drafters that are measured: {', '.join(names)}. Add "
+            "--drafter with its name, or choose one of these."
+        )
+    if len(names) < 2:
+        return None
+    return asked or (_DEFAULT_BASELINE if _DEFAULT_BASELINE in names else names[0])
 
 
 def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, Any]:
@@ -177,12 +197,12 @@ def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, 
     import torch
 
     from dspark_core.bench.report import machine_report
-    from dspark_core.evaluate.report import temperature_key
 
     info = session.info
     machine = machine_report(info.device_label, info.dtype, torch.get_num_threads(), str(torch.__version__))
     schedule = job.schedule
-    l_max = min(schedule.l_max, info.num_draft_tokens)
+    gammas = {name: session.drafters[name].num_draft_tokens for name in job.drafters}
+    l_max = min(schedule.l_max, max(gammas.values()))
     return {
         "model": info.model,
         "device": machine.pop("device"),
@@ -190,9 +210,12 @@ def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, 
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": machine,
         "settings": {
+            "command": command_line(options, add_arguments),
             "draft_model": options.draft_model,
             "drafters": {name: info.drafters[name] for name in job.drafters},
-            "num_draft_tokens": info.num_draft_tokens,
+            "baseline": job.baseline,
+            "num_draft_tokens": max(gammas.values()),
+            "num_draft_tokens_by_drafter": gammas,
             "policy": schedule.policy,
             "l_min": min(schedule.l_min, l_max),
             "l_max": l_max,
@@ -206,7 +229,7 @@ def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, 
 
 
 def _show(report: Mapping[str, Any], options: argparse.Namespace) -> None:
-    from dspark_core.evaluate.report import tables
+    from dspark_core.evaluate.tables import tables
 
     if not options.json:
         write_text(sys.stdout, tables(report) + "\n")

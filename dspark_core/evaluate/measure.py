@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from dspark_core.bench.lanes import EngineLane
+from dspark_core.bench.lanes import whole_answer
 from dspark_core.bench.paired import NUM_SEEDS, WARM_UP_TOKENS, rotated
 from dspark_core.bench.prompts import Prompt
 from dspark_core.errors import DSparkError
+from dspark_core.evaluate.confidence import ConfidenceRounds, all_of, confidence_rounds
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.storage import Progress
-from dspark_core.telemetry import Summary, merge
+from dspark_core.telemetry import Summary, fold, merge
 
 if TYPE_CHECKING:
     from dspark_core.loading import Session
@@ -38,12 +39,14 @@ class Job:
         drafters: names in the session.
         laws: one sampling per temperature; their ``seed`` is that of each set's first turn.
         schedule: what is verified, the same for every drafter.
+        baseline: the drafter that the others are compared with, prompt by prompt; None: no comparison.
     """
 
     prompts: Mapping[str, Sequence[Prompt]]
     drafters: Sequence[str]
     laws: Sequence[SamplingParams]
     schedule: ScheduleParams
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +68,30 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One prompt's answer by one drafter, or one turn of it.
+
+    Attributes:
+        summary: its figures.
+        confidence: its rounds as the confidences saw them; None where the drafts had no confidence.
+    """
+
+    summary: Summary
+    confidence: ConfidenceRounds | None
+
+
 @dataclass(slots=True)
 class Measured:
     """What came of a job.
 
     Attributes:
-        summaries: for each cell the figures of its finished prompts, one `Summary` a prompt, all turns together.
+        outcomes: for each cell its finished prompts by their number in the set (from 1), all turns of one together.
         failures: the prompts that did not finish.
         partial: whether the job was interrupted.
     """
 
-    summaries: dict[Cell, list[Summary]] = field(default_factory=lambda: defaultdict(list))
+    outcomes: dict[Cell, dict[int, Outcome]] = field(default_factory=lambda: defaultdict(dict))
     failures: list[Failure] = field(default_factory=list)
     partial: bool = False
 
@@ -94,7 +110,7 @@ def measure(session: Session, job: Job, progress: Progress) -> Measured:
         for step in _told(list(_steps(job)), progress):
             _take(session, job, step, measured)
     except KeyboardInterrupt:
-        if not measured.summaries and not measured.failures:
+        if not measured.outcomes and not measured.failures:
             raise
         measured.partial = True
     return measured
@@ -152,25 +168,26 @@ def _warm_up(session: Session, job: Job, progress: Progress) -> None:
 
 
 def _take(session: Session, job: Job, step: _Step, measured: Measured) -> None:
-    turns: list[Summary] = []
+    turns: list[Outcome] = []
     try:
         turns.extend(_converse(session, job.schedule, step.cell.drafter, step.prompt, step.sampling))
     except DSparkError as error:
         measured.failures.append(Failure(*step.cell, step.number, len(turns) + 1, str(error)))
     else:
-        measured.summaries[step.cell].append(merge(turns))
+        measured.outcomes[step.cell][step.number] = Outcome(
+            merge(turn.summary for turn in turns), all_of(turn.confidence for turn in turns)
+        )
 
 
 def _converse(
     session: Session, schedule: ScheduleParams, drafter: str, prompt: Prompt, sampling: SamplingParams
-) -> Iterator[Summary]:
-    """Ask turn after turn, each with the answers before it; the figures of each turn. Raises DSparkError."""
-    lane = EngineLane(drafter, session.engine, drafter, schedule)
+) -> Iterator[Outcome]:
+    """Ask turn after turn, each with the answers before it; what came of each. Raises DSparkError."""
     messages: list[dict[str, str]] = []
     for index, turn in enumerate(prompt.turns):
         messages.append({"role": "user", "content": turn})
-        request = session.request(messages, sampling, schedule, drafter)
         seeded = replace(sampling, seed=((sampling.seed or 0) + index) % NUM_SEEDS)
-        run = lane.run(request.prompt_ids, seeded)
-        messages.append({"role": "assistant", "content": run.text})
-        yield run.summary
+        request = session.request(messages, seeded, schedule, drafter)
+        events, finished = whole_answer(session.engine, request, f"The drafter {drafter}")
+        messages.append({"role": "assistant", "content": finished.text})
+        yield Outcome(fold(events), confidence_rounds(events))

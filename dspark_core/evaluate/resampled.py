@@ -28,9 +28,21 @@ class Resampled:
         None with fewer than two prompts, or when some resample does not have the figure at all: too little was seen
         to say how far it may move.
         """
-        figures = [figure(summary) for summary in self._draws]
-        known = [value for value in figures if value is not None]
-        return interval_95(known) if known and len(known) == len(figures) else None
+        return _interval([figure(summary) for summary in self._draws])
+
+    def interval_over(self, others: Resampled, figure: Callable[[Summary], float | None]) -> Interval | None:
+        """95 % interval of the figure's ratio to that of ``others``, which hold the same prompts in the same order.
+
+        Every resample takes the same prompts on both sides. None as in `interval`, or when the others' figure is 0 in
+        some resample.
+        """
+        pairs = zip(map(figure, self._draws), map(figure, others._draws), strict=True)
+        return _interval([ours / theirs if ours is not None and theirs else None for ours, theirs in pairs])
+
+
+def _interval(figures: Sequence[float | None]) -> Interval | None:
+    known = [value for value in figures if value is not None]
+    return interval_95(known) if known and len(known) == len(figures) else None
 
 
 def _merged(summaries: Sequence[Summary]) -> list[Summary]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,9 +16,10 @@ from dspark_core.bench.paired import WARM_UP_TOKENS
 from dspark_core.bench.prompts import Prompt
 from dspark_core.cli import main
 from dspark_core.errors import DSparkError, ParameterError
-from dspark_core.evaluate.measure import Cell, Job, measure
-from dspark_core.evaluate.report import cell_report, results, temperature_key
+from dspark_core.evaluate.measure import Cell, Job, Outcome, measure
+from dspark_core.evaluate.report import cell_report, results
 from dspark_core.evaluate.resampled import Resampled
+from dspark_core.evaluate.wording import temperature_key
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.storage import no_progress
 from dspark_core.telemetry import Summary, fold, merge
@@ -43,7 +45,7 @@ class Script:
         text = messages[-1]["content"]
         if text == "too long":
             raise ParameterError("The prompt is beyond the context.")
-        return type("Request", (), {"prompt_ids": (text,)})
+        return SimpleNamespace(prompt_ids=(text,), sampling=sampling, drafter=drafter)
 
     def submit(self, request):
         self.submitted.append(request)
@@ -67,6 +69,11 @@ def a_job(prompts, drafters=("dspark",), laws=(GREEDY,)):
     return Job(sets, list(drafters), list(laws), ALL_DRAFTS)
 
 
+def cell_of(*summaries):
+    """The report of a cell whose prompts came to these."""
+    return cell_report({("chat", number): Outcome(summary, None) for number, summary in enumerate(summaries, start=1)})
+
+
 def test_figures_agree_with_rounds_counted_by_hand():
     session = Script({"one": ["aard", "rddd"], "two": ["aaaa"], "three": ["aaar", "ardd", "aaaa"]})
     job = a_job({"chat": [["one"], ["two"]], "code": [["three"]]})
@@ -88,20 +95,20 @@ def test_figures_agree_with_rounds_counted_by_hand():
 
 
 def test_one_prompt_alone_has_no_interval():
-    alone = cell_report([fold([decode_round("aard")])])
+    alone = cell_of(fold([decode_round("aard")]))
     assert alone["tau"] == 3
     assert alone["tau_interval"] is alone["suffix_decay_interval"] is None
     assert alone["acceptance_intervals"] == [None, None, None]
-    assert cell_report([])["tau"] is None
+    assert cell_of()["tau"] is None
 
 
 def test_a_figure_that_some_resamples_lack_has_no_interval():
     deep, shallow = fold([decode_round("aaaa")]), fold([decode_round("rddd")])
-    report = cell_report([deep, shallow])
+    report = cell_of(deep, shallow)
     assert report["suffix_decay"] == 1 / (1 / 2)
     assert report["suffix_decay_interval"] is None
     assert [interval is None for interval in report["acceptance_intervals"]] == [False, True, True, True]
-    assert cell_report([deep, deep])["suffix_decay_interval"] == (1, 1)
+    assert cell_of(deep, deep)["suffix_decay_interval"] == (1, 1)
 
 
 def test_a_resample_has_the_very_figures_that_telemetry_gives_to_the_same_prompts():
@@ -122,7 +129,7 @@ def test_several_turns_are_asked_in_one_conversation_and_counted_as_one_prompt()
     session = Script({"warm": ["r"], "one": ["aard"], "two": ["rddd"]})
     measured = measure(session, a_job({"mine": [["one", "two"]]}), no_progress)
     assert session.asked[-1][0] == [("user", "one"), ("assistant", "answer to one"), ("user", "two")]
-    (summary,) = measured.summaries[Cell("dspark", "mine", 0.0)]
+    summary = measured.outcomes[Cell("dspark", "mine", 0.0)][1].summary
     assert (summary.rounds, summary.tokens, summary.generations) == (2, 4, 2)
 
 
@@ -145,7 +152,7 @@ def test_drafters_answer_the_same_prompts_with_the_same_seeds_in_rotating_order_
     seeds = [(request.prompt_ids[0], request.sampling.seed) for request in session.submitted[2:]]
     assert dict(seeds) == {"one": 10, "two": 11, "more": 12, "three": 13}
     assert len(set(seeds)) == 4, "the drafters had different seeds"
-    assert {cell: len(of) for cell, of in measured.summaries.items()} == {
+    assert {cell: len(of) for cell, of in measured.outcomes.items()} == {
         Cell("dspark", "chat", 1.0): 3,
         Cell("dflash", "chat", 1.0): 3,
     }
@@ -166,7 +173,7 @@ def test_an_interrupt_keeps_the_finished_prompts():
     session = Script({"one": ["aard"], "two": KeyboardInterrupt()})
     measured = measure(session, a_job({"mine": [["one"], ["one", "two"], ["one"]]}), no_progress)
     assert measured.partial
-    assert [summary.rounds for summary in measured.summaries[Cell("dspark", "mine", 0.0)]] == [1]
+    assert {n: of.summary.rounds for n, of in measured.outcomes[Cell("dspark", "mine", 0.0)].items()} == {1: 1}
 
 
 def test_an_interrupt_before_anything_is_done_is_just_that():
@@ -380,7 +387,7 @@ def test_ctrl_c_reports_what_is_done_as_partial_with_code_130(opened, monkeypatc
     *tables, last = output.out.splitlines()
     report = json.loads(last)
     assert report["partial"] is True
-    assert tables[0].startswith("Partial, the run was interrupted. Measured by")
+    assert tables[0].startswith("Partial, the run was interrupted. Measured on")
     cells = report["results"]["dspark"]["chat"]
     assert [cells[temperature]["prompts"] for temperature in ("0", "1")] == [2, 0]
     assert (cells["0"]["tokens"], cells["1"]["tau"]) == (24, None)
@@ -409,5 +416,5 @@ def test_a_real_ctrl_c_in_the_middle_of_an_answer_ends_the_same_way():
 
 
 def test_nothing_measured_is_a_cell_without_figures_and_plain_json():
-    assert json.loads(json.dumps(cell_report([]), allow_nan=False))["acceptance_by_position"] == []
-    assert cell_report([Summary()])["tau"] is None
+    assert json.loads(json.dumps(cell_of(), allow_nan=False))["acceptance_by_position"] == []
+    assert cell_of(Summary())["tau"] is None

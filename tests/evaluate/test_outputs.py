@@ -10,40 +10,58 @@ import pytest
 from dspark_core.cli import main
 from dspark_core.errors import ParameterError
 from dspark_core.evaluate.charts import charts
+from dspark_core.evaluate.confidence import confidence_rounds
+from dspark_core.evaluate.measure import Outcome
 from dspark_core.evaluate.page import write_page
 from dspark_core.evaluate.png import check_matplotlib, write_pngs
 from dspark_core.evaluate.readme import markdown, write_readme
-from dspark_core.evaluate.report import cell_report, tables
+from dspark_core.evaluate.report import cell_report
+from dspark_core.evaluate.tables import tables
 from dspark_core.telemetry import fold
-from tests.event_samples import decode_round
+from tests.event_samples import decode_round, finished, prefilled
 
 README = "# Title\n<!-- evaluate:begin -->\nold\n<!-- evaluate:end -->\nthe end\n"
 
 
-def a_report(kind="chat", **changes):
-    deep = cell_report([fold(map(decode_round, rounds)) for rounds in (["aard", "rddd"], ["aaaa"])])
-    flat = cell_report([fold(map(decode_round, rounds)) for rounds in (["rddd", "ardd"], ["rddd"])])
+DEEP = ["aard", "rddd"], ["aaaa"]
+FLAT = ["rddd", "ardd"], ["rddd"]
+
+
+def outcomes(answers):
+    """One prompt an answer, each given as the fates of its rounds; confidences are those of the sample events."""
+    return {
+        ("chat", number): Outcome(fold(events), confidence_rounds(events))
+        for number, rounds in enumerate(answers, start=1)
+        for events in [[prefilled(), *map(decode_round, rounds), finished()]]
+    }
+
+
+def a_report(kind="chat", drafter="dspark", **changes):
+    deep, flat = outcomes(DEEP), outcomes(FLAT)
     report = {
-        "results": {"dspark": {kind: {"0": deep}}, "dflash": {kind: {"0": flat}}},
+        "results": {drafter: {kind: {"0": cell_report(deep, flat)}}, "dflash": {kind: {"0": cell_report(flat)}}},
         "failures": [],
         "partial": False,
         "settings": {
+            "command": "python -m dspark_core evaluate --set chat",
             "policy": "fixed",
             "l_min": 1,
             "l_max": 4,
             "threshold": 0.3,
+            "baseline": "dflash",
             "num_draft_tokens": 4,
+            "num_draft_tokens_by_drafter": {drafter: 4, "dflash": 2},
             "max_new_tokens": 9,
             "seed": 7,
             "temperatures": ["0"],
             "prompts": {kind: 2},
-            "drafters": {"dspark": "", "dflash": ""},
+            "drafters": {drafter: "", "dflash": "head switched off"},
         },
         "model": "toy",
         "device": "CPU (toy)",
         "dtype": "float64",
         "date": "2001-02-03T04:05:06+00:00",
-        "machine": {"torch": "9.9"},
+        "machine": {"torch": "9.9", "python": "3.99"},
     }
     return report | changes
 
@@ -59,8 +77,8 @@ def test_charts_show_the_reports_own_numbers_with_n_machine_and_date():
     assert (dflash.x, dflash.y, dflash.labels) == (("1", "2"), (1 / 3, 0), ("n=3", "n=1"))
     assert lengths.panels[0].series[0].y == (1 / 3, 0, 1 / 3, 0, 1 / 3)
     for chart in (tau, acceptance, lengths):
-        assert chart.caption.startswith("Measured by python -m dspark_core evaluate on CPU (toy), torch 9.9, float64,")
-        assert "2001-02-03" in chart.caption
+        assert chart.caption.startswith("Measured on CPU (toy), torch 9.9, Python 3.99, float64, 2001-02-03: toy,")
+        assert chart.caption.endswith(" python -m dspark_core evaluate --set chat")
     assert charts(a_report(partial=True))[0].caption.startswith("Partial")
 
 
@@ -100,7 +118,7 @@ def _toy():
 
 def test_what_was_not_observed_is_drawn_without_a_fuss(tmp_path):
     pytest.importorskip("matplotlib")
-    empty = cell_report([])
+    empty = cell_report({})
     report = a_report() | {"results": {"none": {"chat": {"0": empty}}, "dspark": {"chat": {"0": empty}}}}
     assert len(write_pngs(charts(report), tmp_path)) == 3
 
@@ -124,14 +142,44 @@ def test_the_readmes_section_is_replaced_and_the_rest_is_kept(tmp_path):
     path.write_text(README, encoding="utf-8")
     write_readme(path, a_report())
     first = path.read_text(encoding="utf-8")
-    assert first.startswith("# Title\n<!-- evaluate:begin -->\nMeasured by `python -m dspark_core evaluate`")
+    assert first.startswith("# Title\n<!-- evaluate:begin -->\n```sh\npython -m dspark_core evaluate --set chat\n```\n")
     assert first.endswith("<!-- evaluate:end -->\nthe end\n")
     assert "old" not in first
-    assert "| chat | dspark | 2 | 3.00 (2.00–5.00) |" in first
-    assert "| chat | dspark | 0.67 (3) | 1.00 (2) | 0.50 (2) | 1.00 (1) |" in first
-    assert "| chat | dflash | 0.33 (3) | 0.00 (1) | – | – |" in first
     write_readme(path, a_report())
     assert path.read_text(encoding="utf-8") == first
+
+
+def test_the_readmes_tables_show_the_reports_own_numbers():
+    lines = markdown(a_report()).splitlines()
+    for line in (
+        "Measured on CPU (toy), torch 9.9, Python 3.99, float64, 2001-02-03: toy, policy fixed, L 4, γ = 4 (dflash 2), "
+        "up to 9 tokens a turn, seed 7; prompts: 2 chat.",
+        "| drafter | chat (2) |",
+        "| dspark | 3.00 (2.00–5.00) |",
+        "| dflash | 1.33 (1.00–1.50) |",
+        "The same over that of dflash, prompt by prompt:",
+        "| dspark | 2.25 (1.33–5.00) |",
+        "| drafter | 1 | 2 | 3 | 4 | 4 / 1 (95 %) | 4 / 1 over dflash's |",
+        "| dspark | 0.67 (3) | 1.00 (2) | 0.50 (2) | 1.00 (1) | 1.50 | – |",
+        "| dflash | 0.33 (3) | 0.00 (1) | – | – | – | – |",
+        "| drafter | AUC at 1 | AUC at 3 | AUC at 5 | ECE as given | ECE calibrated |",
+        "- dflash: head switched off",
+    ):
+        assert line in lines
+
+
+def test_several_sets_stand_side_by_side_with_all_of_them_and_what_is_missing_is_told():
+    report = a_report()
+    report["settings"]["prompts"] = {"chat": 2, "code": 3}
+    for name, cells in report["results"].items():
+        cells["code"] = cells["chat"]
+        report.setdefault("all_sets", {})[name] = cells["chat"]
+    lines = markdown(report).splitlines()
+    assert "| drafter | chat (2) | code (3) | all sets (5) |" in lines
+    tau = "3.00 (2.00–5.00)"
+    assert f"| dspark | {tau} | {tau}, n = 2 | {tau}, n = 2 |" in lines
+    assert "<details><summary>Accepted at position by prompt set, greedy (T = 0)</summary>" in lines
+    assert "| code | dspark | 0.67 (3) | 1.00 (2) | 0.50 (2) | 1.00 (1) |" in lines
 
 
 @pytest.mark.parametrize(
@@ -154,5 +202,27 @@ def test_failures_and_notes_reach_tables_and_readme():
     assert line in markdown(report)
 
 
-def test_a_sets_name_cannot_break_the_markdown_table():
-    assert r"| a\|b | dspark |" in markdown(a_report(kind="a|b"))
+@pytest.mark.parametrize(
+    ("evil", "harmless"),
+    [
+        ("a|b", r"a\|b"),
+        ("<img src=x onerror=alert(1)>", "&lt;img src=x onerror=alert(1)&gt;"),
+        ("<!-- evaluate:end -->\nx", "&lt;!-- evaluate:end --&gt; x"),
+        ("[x](http://y) `z` *w*\x1b[2J", r"\[x\](http://y) \`z\` \*w\*\[2J"),
+    ],
+)
+def test_no_name_and_no_message_is_taken_for_markup_in_the_readme(tmp_path, evil, harmless):
+    failure = {"drafter": evil, "set": evil, "temperature": 0.0, "prompt": 3, "turn": 1, "reason": evil}
+    report = a_report(evil, evil, failures=[failure], model=evil, device=evil)
+    report["settings"]["drafters"] = {evil: evil}
+    text = markdown(report)
+    assert evil not in text
+    assert f"| drafter | {harmless} (2) |" in text
+    assert f"| {harmless} | 3.00 (2.00–5.00) |" in text
+    assert f"- Left out: {harmless} 3, turn 1, {harmless}, T = 0: {harmless}" in text
+    assert f"- {harmless}: {harmless}" in text
+    path = tmp_path / "README.md"
+    path.write_text(README, encoding="utf-8")
+    for _ in range(2):
+        write_readme(path, report)
+    assert path.read_text(encoding="utf-8").endswith("<!-- evaluate:end -->\nthe end\n")
