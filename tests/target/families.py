@@ -44,12 +44,12 @@ MODELS = {
 }
 
 
-def make_model(name):
+def make_model(name, **changes):
     """The model in float32 with random weights, large enough for laws that are far from flat."""
     import transformers
 
     kind, values = MODELS[name]
-    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**values))
+    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**values | changes))
     return randomise(model)
 
 

@@ -8,11 +8,14 @@ import pytest
 import torch
 
 from dspark_core.errors import ModelUnavailableError
+from dspark_core.loading import open_session
+from dspark_core.params import SamplingParams
 from dspark_core.target import llama
 from dspark_core.target.config import LlamaConfig
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.lockstep import Lockstep
 from tests.target.families import MODELS, VOCAB, make_model, make_text_and_image_model
+from tests.target.test_tokenizer import TEMPLATE, byte_tokenizer, spaced_tokenizer
 
 TAPS = (0, 2)
 
@@ -220,6 +223,23 @@ def test_what_a_family_has_beyond_this_is_refused_by_name(name, change, said):
     LlamaConfig.from_dict(config)
     with pytest.raises(ModelUnavailableError, match=said):
         LlamaConfig.from_dict(config | change)
+
+
+@pytest.mark.parametrize(("name", "tokenizer"), [("qwen3", byte_tokenizer), ("gemma3", spaced_tokenizer)])
+def test_a_folder_by_its_path_answers_as_transformers_does(name, tokenizer, tmp_path):
+    theirs = make_model(name, vocab_size=280)
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(tokenizer().to_str())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    with open_session(str(tmp_path), device="cpu", dtype="float32") as session:
+        sampling = SamplingParams(temperature=0.0, max_new_tokens=12)
+        for drafter in ("none", "ngram"):
+            request = session.request([{"role": "user", "content": "hi hi"}], sampling, drafter=drafter)
+            events = list(session.engine.submit(request))
+            found = [token.id for event in events if event.type == "round" for token in event.committed]
+            prompt = torch.tensor([request.prompt_ids])
+            expected = theirs.generate(prompt, do_sample=False, max_new_tokens=12, eos_token_id=[2])[0]
+            assert found == expected[prompt.shape[1] :].tolist()
 
 
 @pytest.mark.parametrize("name", ["model.layers.1.self_attn.k_proj.bias", "model.layers.0.self_attn.q_norm.weight"])
