@@ -105,5 +105,5 @@ def find_model(name: str) -> ModelEntry | Path:
     known = ", ".join(entry.name for entry in CATALOG)
     raise ModelUnavailableError(
         f"The model {shown(name)} is unknown. Known names: {known}. "
-        "You may also give the path of a Hugging Face folder or a hub id (owner/name) of a Llama, Qwen 2 or 3, or Gemma 3."
+        "You may also give the path of a Hugging Face folder or a hub id (owner/name) of a Llama, Qwen 2/3 or Gemma 3."
     )
