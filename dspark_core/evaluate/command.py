@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dspark_core.evaluate.measure import Job
     from dspark_core.loading import Session
 
-_DEFAULT_SETS = ("chat", "maths", "code")
+DEFAULT_SETS = ("chat", "maths", "code")
 _DEFAULT_TEMPERATURES = (0.0, 1.0)
 _DEFAULT_BASELINE = "dflash"
 _ALL = "all"
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=(*SETS, _ALL),
         dest="sets",
-        help=f"packaged prompts; may be repeated (default: {', '.join(_DEFAULT_SETS)})",
+        help=f"packaged prompts; may be repeated (default: {', '.join(DEFAULT_SETS)})",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="first N prompts of each set (default: all)")
     parser.add_argument(
@@ -132,7 +132,7 @@ def _prompts(options: argparse.Namespace) -> dict[str, list[Prompt]]:
     if options.prompts:
         groups = _files(options.prompts)
     else:
-        names = options.sets or _DEFAULT_SETS
+        names = options.sets or DEFAULT_SETS
         groups = {name: packaged(name) for name in (SETS if _ALL in names else dict.fromkeys(names))}
     return {kind: group[: options.limit] for kind, group in groups.items()}
 

@@ -196,19 +196,6 @@ def test_temperatures_are_keys_as_people_write_them():
     assert [temperature_key(t) for t in (0.0, 1.0, 0.7, 0.123456789)] == ["0", "1", "0.7", "0.123456789"]
 
 
-@pytest.fixture
-def opened(monkeypatch):
-    sessions = []
-
-    def open_session(*arguments, **options):
-        sessions.append(toy_session.open_session(*arguments, **options))
-        return sessions[-1]
-
-    monkeypatch.setattr(dspark_core.loading, "open_session", open_session)
-    yield sessions
-    assert all(session.closed for session in sessions), "the command left its session open"
-
-
 SHORT = ["evaluate", "--limit", "2", "--max-new-tokens", "12"]
 
 
