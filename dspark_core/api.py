@@ -16,7 +16,8 @@ class DSpark:
 
     Args:
         main_model: the target: a catalogue name, a hub id or a local folder.
-        draft_model: "auto" (the drafter that ships for it), "none", or a checkpoint folder.
+        draft_model: "auto" (the drafters that ship for it), "none", a shipped name, a folder, or several with commas
+            between: the first one drafts.
         max_draft_len: L_max, at most so many drafts are verified a round (more than the drafter's γ acts as γ).
         confidence_threshold: verification is cut before the first c_k below it.
         min_draft_len: L_min, so many drafts are verified whatever their confidence.

@@ -1,10 +1,11 @@
-"""The models that are known by name, as data: where they come from and which drafter goes with them."""
+"""The models that are known by name, as data: where they come from and which drafters go with them."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dspark_core.errors import ModelUnavailableError
@@ -53,7 +54,8 @@ class ModelEntry:
         licence: of the weights.
         hub_id: repository with the original weights on the model hub ('' if there is none).
         package: where the Python package index carries it (None: the hub only).
-        drafter: folder of the shipped drafter below ``dspark_core/checkpoints`` ('' if there is none).
+        drafters: name → folder below ``dspark_core/checkpoints`` of the drafters for it, the default one first. Those
+            whose folder is there ship.
         families: model families that the article names and this model belongs to.
     """
 
@@ -62,7 +64,7 @@ class ModelEntry:
     licence: str
     hub_id: str
     package: PackageSource | None = None
-    drafter: str = ""
+    drafters: Mapping[str, str] = field(default_factory=dict)
     families: tuple[str, ...] = ()
 
 
@@ -82,7 +84,14 @@ CATALOG: tuple[ModelEntry, ...] = (
             gguf_bytes=98362432,
             converted_bytes=275_000_000,
         ),
-        drafter="dspark-smollm2-135m",
+        drafters={
+            "dspark": "dspark-smollm2-135m",
+            "dspark-rnn": "dspark-rnn-smollm2-135m",
+            "dspark-conv": "dspark-conv-smollm2-135m",
+            "dspark-gated": "dspark-gated-smollm2-135m",
+            "dflash": "dflash-smollm2-135m",
+            "lm": "lm-smollm2-135m",
+        },
         families=("LLaMA",),
     ),
 )

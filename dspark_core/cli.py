@@ -28,7 +28,7 @@ _SILENT = logging.NullHandler()
 
 COMMANDS = {
     "infer": ("dspark_core.infer", "answer one prompt, as text or as JSON events"),
-    "bench": ("dspark_core.bench.command", "measure plain decoding, dflash, dspark and transformers side by side"),
+    "bench": ("dspark_core.bench.command", "measure plain decoding, the drafters and transformers side by side"),
     "evaluate": (
         "dspark_core.evaluate.command",
         "measure how many drafts are accepted, by prompt set and drafter",

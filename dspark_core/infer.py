@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dspark_core.catalog import find_model
+from dspark_core.draft_folders import drafter_names
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import to_line
 from dspark_core.events import DecodeRound, Event, Finished, Prefilled
@@ -27,7 +29,6 @@ from dspark_core.terminal import printable, tell, write_text
 if TYPE_CHECKING:
     from dspark_core.engine import Generation
 
-_DRAFTERS = ("dspark", "dflash", "ngram", "none")
 _EXIT_CODES = {"stop": 0, "length": 0, "cancelled": 130, "error": 1}
 
 
@@ -43,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter",
         default=None,
-        help="dspark, dflash (the same without the sequential head), ngram (prompt look-up) or none (plain decoding); "
-        "default: dspark if the model has a drafter",
+        help="one that --draft-model loads, by its kind (dspark, dspark-rnn, dspark-conv, dspark-gated, dflash, lm) "
+        "or by its folder's name where two are of a kind; ngram (prompt look-up); none (plain decoding); default: the "
+        "first one loaded",
     )
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; may be repeated")
     add_model_options(parser)
@@ -55,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer the prompt; returns the exit code. Raises the DSparkError family before the first event."""
     sampling, schedule = sampling_from(options, tuple(options.stop)), schedule_from(options)
-    if options.drafter not in (None, *_DRAFTERS):
-        raise ParameterError(f"There is no drafter named {options.drafter!r}. Choose one of: {', '.join(_DRAFTERS)}.")
+    if options.drafter is not None:
+        _check_drafter(options)
     messages = _messages(options)
     from dspark_core.loading import open_session  # torch is slow to import: first the checks that need none
 
@@ -76,6 +78,12 @@ def run(options: argparse.Namespace) -> int:
             return _show(generation, as_json=options.json)
     finally:
         session.close()
+
+
+def _check_drafter(options: argparse.Namespace) -> None:
+    names = drafter_names(find_model(options.model), options.draft_model)
+    if options.drafter not in names:
+        raise ParameterError(f"There is no drafter named {options.drafter!r}. Choose one of: {', '.join(names)}.")
 
 
 def _messages(options: argparse.Namespace) -> list[dict[str, str]]:

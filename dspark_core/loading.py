@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +14,15 @@ from dspark_core.calibration.file import read_calibration
 from dspark_core.catalog import ModelEntry, find_model
 from dspark_core.checkpoint import load_drafter
 from dspark_core.decode_loop import DecodeLoop
+from dspark_core.draft_folders import DFLASH, LM, DraftFolder, find_draft_folders, lender_of_dflash
 from dspark_core.drafters.base import Drafter
 from dspark_core.drafters.dspark import DSparkDrafter
-from dspark_core.drafters.ngram import NgramDrafter
+from dspark_core.drafters.lm import LmDrafter, load_lm_drafter
+from dspark_core.drafters.ngram import NUM_DRAFT_TOKENS, NgramDrafter
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.engine import Engine
 from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
-from dspark_core.fields import shown
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.scheduling import POLICIES
 from dspark_core.scheduling.load import open_load_sensor
@@ -30,7 +30,6 @@ from dspark_core.storage import Progress, no_progress
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
 
-CHECKPOINTS = Path(__file__).parent / "checkpoints"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -42,8 +41,8 @@ class SessionInfo:
         model: the target's name.
         device_label: "CPU (AMD EPYC, 2 threads)" or "cuda:0 (NVIDIA …)".
         dtype: "bfloat16", "float16" or "float32".
-        num_draft_tokens: γ of the drafter, 0 without one.
-        drafters: name → note, the names that a request may ask for.
+        num_draft_tokens: the largest γ of the drafters.
+        drafters: name → note, the names that a request may ask for; the default comes first.
         policies: names of the policies.
         max_context: tokens that prompt and answer may have together.
     """
@@ -104,7 +103,7 @@ class Session:
 
     @property
     def default_drafter(self) -> str:
-        """The checkpoint's own drafter where there is one, else plain decoding: the first of the list."""
+        """The first drafter that was asked for, else plain decoding: the first of the list."""
         return next(iter(self.drafters))
 
     def close(self) -> None:
@@ -127,11 +126,12 @@ def open_session(
     dtype: str = "auto",
     progress: Progress | None = None,
 ) -> Session:
-    """Load a model and its drafter, fetching what is missing.
+    """Load a model and its drafters, fetching what is missing.
 
     Args:
         model: a name of the catalogue, a hub id, or a local Hugging Face folder.
-        draft_model: "auto" (the one that ships for this model, if any), "none", or a checkpoint folder.
+        draft_model: "auto" (those that ship for this model, if any), "none", a shipped name, a folder, or several of
+            these with commas between; the first is the default.
         device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:i".
         dtype: "auto" (bfloat16; float16 on cards without it), "float32", "bfloat16" or "float16".
         progress: is told the stage and the fraction done.
@@ -143,7 +143,7 @@ def open_session(
     torch_device = choose_device(device)
     torch_dtype = choose_dtype(dtype, torch_device)
     found = find_model(model)
-    checkpoint_folder(found, draft_model)  # an unknown drafter is refused before anything is fetched or loaded
+    find_draft_folders(found, draft_model)  # an unknown drafter is refused before anything is fetched or loaded
     folder = ensure_model(model, lambda stage, fraction: report(stage, 0.8 * fraction))
     report("Loading the model", 0.85)
     tokenizer = ChatTokenizer.load(folder)
@@ -159,55 +159,49 @@ def open_session(
             f"The tokenizer in {folder} has {tokenizer.vocab_size} tokens, the model only {target.vocab_size}: they do "
             "not belong together. Take tokenizer.json and config.json of one and the same model."
         )
-    report("Loading the drafter", 0.95)
-    session = Session(target, tokenizer, load_drafters(found, draft_model, target))
+    report("Loading the drafters", 0.95)
+    session = Session(target, tokenizer, load_drafters(found, draft_model, target, tokenizer))
     report("Ready", 1.0)
     return session
 
 
-def load_drafters(model: ModelEntry | Path, draft_model: str, target: LlamaTarget) -> dict[str, Drafter]:
-    """Plain decoding and prompt look-up; before them "dspark" and "dflash" where a checkpoint is found ("dflash" alone
-    when it has no head).
+def load_drafters(
+    model: ModelEntry | Path, draft_model: str, target: LlamaTarget, tokenizer: ChatTokenizer | None = None
+) -> dict[str, Drafter]:
+    """The drafters that ``draft_model`` names, by name, and after them plain decoding and prompt look-up.
+
+    Where a DSpark drafter is loaded and no dflash was trained, "dflash" is the first of them with its head switched
+    off. With a ``tokenizer``, a language model that drafts has to have the same one.
 
     Raises:
-        ModelUnavailableError: the folder that was asked for does not exist.
+        ModelUnavailableError: a folder that was asked for does not exist.
         CheckpointError: it is no drafter for this target.
+        ParameterError: the names exclude each other (see `find_draft_folders`).
     """
-    drafters: dict[str, Drafter] = {"none": NoneDrafter(), "ngram": NgramDrafter()}
-    folder = checkpoint_folder(model, draft_model)
-    if folder is not None:
-        # Sums over the tapped layers leave float16's range, so a float16 target gets a float32 drafter.
-        dtype = torch.float32 if target.dtype == torch.float16 else target.dtype
-        loaded = load_drafter(folder, dtype=dtype, device=target.device)
-        vocabulary = read_draft_vocabulary(folder, target.vocab_size)
-        calibration, note = read_calibration(folder, loaded.config.block_size)
-        drafter = DSparkDrafter(loaded, target, draft_vocabulary=vocabulary, calibration=calibration, note=note)
-        found = {drafter.name: drafter}
-        if drafter.name == "dspark":
-            found["dflash"] = drafter.without_head()
-        drafters = {**found, **drafters, "ngram": NgramDrafter(num_draft_tokens=drafter.num_draft_tokens)}
-    return drafters
+    folders = find_draft_folders(model, draft_model)
+    vocabulary = None if tokenizer is None else tokenizer.vocabulary
+    loaded = {name: _load_drafter(folder, target, vocabulary) for name, folder in folders.items()}
+    for name, drafter in loaded.items():
+        drafter.name = name
+    lender = loaded.get(lender_of_dflash(folders) or "")
+    drafters: dict[str, Drafter] = {**loaded}
+    if isinstance(lender, DSparkDrafter):
+        drafters[DFLASH] = lender.without_head()
+    longest = max((drafter.num_draft_tokens for drafter in loaded.values()), default=NUM_DRAFT_TOKENS)
+    return {**drafters, "none": NoneDrafter(), "ngram": NgramDrafter(num_draft_tokens=longest)}
 
 
-def checkpoint_folder(model: ModelEntry | Path, draft_model: str) -> Path | None:
-    """The folder of the drafter that ``draft_model`` names for ``model`` (see `open_session`), None for no drafter.
-
-    Raises:
-        ModelUnavailableError: there is none of that name.
-    """
-    if draft_model == "none":
-        return None
-    if draft_model == "auto":
-        name = model.drafter if isinstance(model, ModelEntry) else ""
-        return CHECKPOINTS / name if name else None
-    names = sorted(path.name for path in CHECKPOINTS.glob("*") if (path / "config.json").is_file())
-    folder = CHECKPOINTS / draft_model if draft_model in names else Path(os.path.expanduser(draft_model))
-    if not draft_model or not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
-        raise ModelUnavailableError(
-            f"There is no drafter {shown(draft_model)}. Say 'auto', 'none', a folder with config.json and "
-            f"model.safetensors, or one of the shipped ones: {', '.join(names) or 'none ships'}."
-        )
-    return folder
+def _load_drafter(
+    folder: DraftFolder, target: LlamaTarget, vocabulary: dict[str, int] | None
+) -> DSparkDrafter | LmDrafter:
+    if folder.kind == LM:
+        return load_lm_drafter(folder.path, target, vocabulary)
+    # Sums over the tapped layers leave float16's range, so a float16 target gets a float32 drafter.
+    dtype = torch.float32 if target.dtype == torch.float16 else target.dtype
+    loaded = load_drafter(folder.path, dtype=dtype, device=target.device)
+    draft_vocabulary = read_draft_vocabulary(folder.path, target.vocab_size)
+    calibration, note = read_calibration(folder.path, loaded.config.block_size)
+    return DSparkDrafter(loaded, target, draft_vocabulary=draft_vocabulary, calibration=calibration, note=note)
 
 
 def choose_device(device: str) -> torch.device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.scheduling import policy_named
@@ -15,11 +16,38 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """``--model``, ``--draft-model``, ``--device``, ``--dtype``."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", default="smollm2-135m", help="known name, folder or hub id (default: %(default)s)")
-    group.add_argument(
-        "--draft-model", default="auto", metavar="NAME", help="folder of a drafter; auto: the one shipped for the model"
-    )
+    add_draft_model_option(group)
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, …; auto: a GPU if there is one")
     group.add_argument("--dtype", default="auto", help="float32, bfloat16, …; auto: what suits the device")
+
+
+def add_draft_model_option(parser: argparse._ActionsContainer, default: str = "auto") -> None:
+    """``--draft-model``: a text with commas, however often it was given."""
+    parser.add_argument(
+        "--draft-model",
+        default=default,
+        action=_Joined,
+        metavar="NAME",
+        help="drafters: auto (those shipped for the model), none, names of shipped ones or folders; a folder may also "
+        "hold a small language model with the same tokenizer; may be repeated, the first is the default (%(default)s)",
+    )
+
+
+class _Joined(argparse.Action):
+    """The values of an option that is repeated, with commas between."""
+
+    _given: str | None = None
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse's protocol
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Add one more."""
+        self._given = values if self._given is None else f"{self._given},{values}"
+        setattr(namespace, self.dest, self._given)
 
 
 def add_schedule_options(parser: argparse.ArgumentParser) -> None:

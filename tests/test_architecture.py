@@ -111,7 +111,10 @@ def test_app_is_short_and_imports_the_page_alone():
 
 @pytest.mark.parametrize(
     "module",
-    [f"dspark_core.{name}" for name in ("events", "params", "errors", "telemetry", "scheduling.load", "cli", "space")],
+    [
+        f"dspark_core.{name}"
+        for name in ("events", "params", "errors", "telemetry", "scheduling.load", "cli", "space", "draft_folders")
+    ],
 )
 def test_light_modules_load_no_torch(module):
     check = f"import sys, {module}; sys.exit(bool({{'torch', 'transformers', 'gradio'}} & set(sys.modules)))"

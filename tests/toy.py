@@ -272,9 +272,9 @@ def target_law(target: ToyTarget, prompt: Sequence[int], length: int, sampling: 
     return laws
 
 
-def toy_lm(vocab_size: int = NUM_TOKENS, max_context: int = 64, seed: int = 5) -> LlamaTarget:
-    """A random one-layer Llama in float64 that drafts for the toy target; its unused cache memory holds NaN."""
-    config = TINY_CONFIG | {
+def toy_lm_config(vocab_size: int = NUM_TOKENS, max_context: int = 64) -> dict[str, object]:
+    """One Llama layer, in Hugging Face's spelling."""
+    return TINY_CONFIG | {
         "vocab_size": vocab_size,
         "hidden_size": HIDDEN,
         "intermediate_size": 12,
@@ -284,6 +284,11 @@ def toy_lm(vocab_size: int = NUM_TOKENS, max_context: int = 64, seed: int = 5) -
         "head_dim": 4,
         "max_position_embeddings": max_context,
     }
+
+
+def toy_lm(vocab_size: int = NUM_TOKENS, max_context: int = 64, seed: int = 5) -> LlamaTarget:
+    """A random Llama in float64 that drafts for the toy target; its unused cache memory holds NaN."""
+    config = toy_lm_config(vocab_size, max_context)
     return LlamaTarget.from_state(config, make_tiny_state(config, seed), torch.float64, poison=True)
 
 

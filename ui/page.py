@@ -128,7 +128,7 @@ class Wiring:
         names = list(info.drafters)
         policy = DEFAULT_SCHEDULE.policy if DEFAULT_SCHEDULE.policy in info.policies else info.policies[0]
         return {
-            parts.drafter: gr.update(choices=names, value="dspark" if "dspark" in names else names[0]),
+            parts.drafter: gr.update(choices=names, value=names[0]),
             parts.policy: gr.update(choices=list(info.policies), value=policy),
             parts.l_min: gr.update(maximum=top, value=min(DEFAULT_SCHEDULE.l_min, top)),
             parts.l_max: gr.update(maximum=top, value=min(DEFAULT_SCHEDULE.l_max, top)),

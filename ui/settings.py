@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dspark_core.options import add_draft_model_option
 from ui.ports import Progress, SessionPort
 
 
@@ -17,7 +18,7 @@ class Settings:
     Attributes:
         address, port: where the page is served; 127.0.0.1 is this machine only.
         model: the target (``DSPARK_MODEL``).
-        draft_model: its drafter (``DSPARK_DRAFT_MODEL``).
+        draft_model: its drafters (``DSPARK_DRAFT_MODEL``).
         device: ``DSPARK_DEVICE``.
         dtype: ``DSPARK_DTYPE``.
     """
@@ -54,7 +55,7 @@ def read_settings(arguments: Sequence[str] | None = None, environment: Mapping[s
     port = env.get("PORT") or env.get("GRADIO_SERVER_PORT") or "7860"
     parser.add_argument("--port", type=_port, default=port, help="port to serve on (default 7860)")
     parser.add_argument("--model", default=env.get("DSPARK_MODEL", "smollm2-135m"), help="target model")
-    parser.add_argument("--draft-model", default=env.get("DSPARK_DRAFT_MODEL", "auto"), help="drafter checkpoint")
+    add_draft_model_option(parser, env.get("DSPARK_DRAFT_MODEL", "auto"))
     parser.add_argument("--device", default=env.get("DSPARK_DEVICE", "auto"), help="auto, cpu, cuda, cuda:0, …")
     parser.add_argument("--dtype", default=env.get("DSPARK_DTYPE", "auto"), help="auto, float32, bfloat16, …")
     args = parser.parse_args(arguments)

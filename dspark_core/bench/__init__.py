@@ -1,1 +1,1 @@
-"""Paired measurement: plain decoding, dflash, dspark and transformers' own generate, on the same prompts."""
+"""Paired measurement: plain decoding, the drafters and transformers' own generate, on the same prompts."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dspark_core.bench.prompts import SETS, Prompt, from_file, packaged
+from dspark_core.catalog import find_model
+from dspark_core.draft_folders import DFLASH, drafter_names
 from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
 from dspark_core.options import (
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from dspark_core.bench.lanes import Lane
     from dspark_core.loading import Session
 
-LANES = ("plain", "ngram", "dflash", "dspark", "transformers_generate")
-_DEFAULT_LANES = ("plain", "dflash", "dspark", "transformers_generate")
+_PLAIN, _GENERATE = "plain", "transformers_generate"
+_LIGHT = ("none", "ngram")  # drafters that come with every session; none is the plain lane
 _DEFAULT_SETS = ("chat", "maths", "code")
 
 
@@ -42,9 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=4, metavar="N", help="first N of each set (%(default)s); 0: all")
     parser.add_argument(
         "--lanes",
-        default=",".join(_DEFAULT_LANES),
         metavar="A,B,…",
-        help=f"which of {', '.join(LANES)} run; plain always does (default: %(default)s)",
+        help=f"which of {_PLAIN}, ngram, the drafters and {_GENERATE} run; {_PLAIN} always does (all but ngram)",
     )
     parser.add_argument("--json", action="store_true", help="print the JSON line alone")
     add_model_options(parser)
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
     sampling, schedule = sampling_from(options), schedule_from(options)
-    names = _lane_names(options.lanes)
+    names = _lane_names(options)
     prompts = _prompts(options)
     from dspark_core.loading import open_session
 
@@ -68,17 +69,22 @@ def run(options: argparse.Namespace) -> int:
     finally:
         bar.close()
     if not options.json:
-        sys.stdout.write(_text(report) + "\n")
+        sys.stdout.write(_text(report, names) + "\n")
     sys.stdout.write(json.dumps(report, allow_nan=False) + "\n")
     return 0
 
 
-def _lane_names(text: str) -> list[str]:
-    asked = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in asked if name not in LANES]
+def _lane_names(options: argparse.Namespace) -> list[str]:
+    drafters = drafter_names(find_model(options.model), options.draft_model)
+    trained = sorted((name for name in drafters if name not in _LIGHT), key=lambda name: name != DFLASH)  # dflash first
+    if options.lanes is None:
+        return [_PLAIN, *(trained or ["dflash", "dspark"]), _GENERATE]  # without any, the first lane is refused
+    lanes = [_PLAIN, "ngram", *trained, _GENERATE]
+    asked = [name.strip() for name in options.lanes.split(",") if name.strip()]
+    unknown = [name for name in asked if name not in lanes]
     if unknown:
-        raise ParameterError(f"There is no lane named {unknown[0]!r}. Choose from: {', '.join(LANES)}.")
-    return [name for name in LANES if name == "plain" or name in asked]
+        raise ParameterError(f"There is no lane named {unknown[0]!r}. Choose from: {', '.join(lanes)}.")
+    return [name for name in lanes if name == _PLAIN or name in asked]
 
 
 def _prompts(options: argparse.Namespace) -> list[Prompt]:
@@ -148,12 +154,12 @@ def _lane(name: str, session: Session, model: str, schedule: ScheduleParams) -> 
     from dspark_core.bench.lanes import PLAIN_SCHEDULE, EngineLane, TransformersLane
     from dspark_core.cache import ensure_model
 
-    if name == "transformers_generate":
+    if name == _GENERATE:
         target = session.target
         return TransformersLane(
             ensure_model(model), dtype=target.dtype, device=target.device, stop_token_ids=target.stop_token_ids
         )
-    drafter = "none" if name == "plain" else name
+    drafter = "none" if name == _PLAIN else name
     if drafter not in session.info.drafters:
         raise ParameterError(
             f"The lane {name} needs a drafter for {session.info.model}, and none is here. Name one with --draft-model, "
@@ -165,11 +171,11 @@ def _lane(name: str, session: Session, model: str, schedule: ScheduleParams) -> 
     )
 
 
-def _text(report: dict[str, Any]) -> str:
+def _text(report: dict[str, Any], names: list[str]) -> str:
     from dspark_core.bench.report import table
 
     machine, settings = report["machine"], report["settings"]
-    lanes = {name: report[name] for name in LANES if name in report}
+    lanes = {name: report[name] for name in names}
     lines = [
         f"{settings['model']} in {machine['dtype']} on {machine['device']}, torch {machine['torch']}, "
         f"load average at the start {machine['load_average_at_start']}",

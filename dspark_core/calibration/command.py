@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from dspark_core.bench.prompts import from_file
 from dspark_core.calibration.calibration import Calibration, FittedOn, Setting
+from dspark_core.catalog import find_model
+from dspark_core.draft_folders import find_draft_folders
 from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
 from dspark_core.options import add_model_options
@@ -51,22 +53,16 @@ def run(options: argparse.Namespace) -> int:
     ]
     from dspark_core.calibration.file import FILE_NAME, weights_sha256, write_calibration
     from dspark_core.calibration.report import table
-    from dspark_core.catalog import find_model
-    from dspark_core.loading import checkpoint_folder, open_session
+    from dspark_core.loading import open_session
 
-    folder = checkpoint_folder(find_model(options.model), options.draft_model)
-    if folder is None:
-        raise ParameterError(
-            f"There is no drafter to calibrate: --model {options.model}, --draft-model {options.draft_model}. "
-            "Name its folder with --draft-model."
-        )
+    draft_model, folder = _drafter(options)
     path: Path = options.out or folder / FILE_NAME
     _check_place(path, options.overwrite)
     digest = weights_sha256(folder)  # before the rollout: of the weights that it runs on
     bar = ProgressBar()
     try:
         with open_session(
-            options.model, draft_model=options.draft_model, device=options.device, dtype=options.dtype, progress=bar
+            options.model, draft_model=draft_model, device=options.device, dtype=options.dtype, progress=bar
         ) as session:
             calibration = _calibrate(session, texts, settings, options, digest, bar)
     finally:
@@ -76,6 +72,24 @@ def run(options: argparse.Namespace) -> int:
     write_calibration(path, calibration)
     sys.stdout.write(f"written: {path}\n")
     return 0
+
+
+def _drafter(options: argparse.Namespace) -> tuple[str, Path]:
+    """What to open and its folder: the one drafter that was named, or the default of those that ship."""
+    folders = find_draft_folders(find_model(options.model), options.draft_model)
+    if not folders:
+        raise ParameterError(
+            f"There is no drafter to calibrate: --model {options.model}, --draft-model {options.draft_model}. "
+            "Name its folder with --draft-model."
+        )
+    name, folder = next(iter(folders.items()))
+    if options.draft_model == "auto":
+        return name, folder.path
+    if len(folders) > 1:
+        raise ParameterError(
+            f"--draft-model {options.draft_model} names {len(folders)} drafters; one is calibrated at a time. Name one."
+        )
+    return options.draft_model, folder.path
 
 
 def _prompts(path: Path, limit: int) -> list[str]:

@@ -1,1 +1,1 @@
-"""Sources of drafts: `none` (plain decoding), `ngram` (look-up), `dspark`, `dflash` (without a sequential head)."""
+"""Sources of drafts: `none` (plain decoding), `ngram` (look-up), `lm` (a small model), `dspark`, `dflash` (no head)."""

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from dspark_core.decode_loop import DecodeLoop
+from dspark_core.draft_folders import find_draft_folders
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.events import DecodeRound
-from dspark_core.loading import CHECKPOINTS, find_model, load_drafters
+from dspark_core.loading import find_model, load_drafters
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from tests.toy import FixedLoad
 
@@ -116,4 +117,5 @@ def test_greedy_text_equals_plain_decoding(kind, drafter, plain_texts, shipped_d
 
 
 def test_a_shipped_checkpoint_is_there():
-    assert (CHECKPOINTS / find_model("smollm2-135m").drafter / "model.safetensors").is_file()
+    folders = find_draft_folders(find_model("smollm2-135m"), "auto")
+    assert (folders["dspark"].path / "model.safetensors").is_file()

@@ -20,6 +20,7 @@ SCHEDULES = {
     "threshold-min1": ScheduleParams("threshold", 1, 2, 0.6),
 }
 DRAFTERS = ["none", "table", "ngram", "dspark", "dflash", "dspark-part", "dspark-gated", "dspark-rnn", "dspark-conv"]
+DRAFTERS += ["lm", "lm-part", "lm-padded", "lm-short"]
 CALIBRATED_CUT = ScheduleParams("threshold", 0, 2, 0.42)  # amid the calibrated confidences, above most raw ones
 OPTIONS = {
     "greedy": {"temperature": 0.0},
@@ -61,9 +62,10 @@ def test_emitted_law_equals_the_targets(drafter, schedule, option):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_calibrated_confidences_that_decide_the_cut_leave_the_law(option):
+@pytest.mark.parametrize("drafter", ["calibrated", "lm-calibrated"])
+def test_calibrated_confidences_that_decide_the_cut_leave_the_law(drafter, option):
     sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
-    emitted = emitted_law("calibrated", CALIBRATED_CUT, sampling)
+    emitted = emitted_law(drafter, CALIBRATED_CUT, sampling)
     for tokens, probability in target_law(ToyTarget(), PROMPT, LENGTH, sampling).items():
         assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
 
