@@ -84,7 +84,10 @@ def _add_fitting(group: argparse._ArgumentGroup) -> None:
         help="width of the sequential head's tables; 0 trains DFlash, without one (default: %(default)s)",
     )
     group.add_argument(
-        "--mask-token-id", type=int, default=_SHOWN.mask_token_id, help="a reserved token, never in a text"
+        "--mask-token-id",
+        type=int,
+        default=_SHOWN.mask_token_id,
+        help="a reserved token of the target's, never in a text (default: %(default)s, SmolLM2's)",
     )
     group.add_argument("--common-tokens", type=int, default=_SHOWN.common_tokens, help="tokens that may be drafted")
     group.add_argument(

@@ -45,7 +45,8 @@ class Openings:
     def whole_prompt(self, rng: random.Random) -> str:
         """A whole user turn: a pattern whose slots are filled, and theirs, until none is left."""
         (kind,) = rng.choices(self._whole_kinds, [kind["share"] for kind in self._whole_kinds])
-        text, before = rng.choice(kind["patterns"]), ""
+        text: str = rng.choice(kind["patterns"])
+        before = ""
         while text != before:
             before = text
             text = _SLOT.sub(lambda slot: rng.choice(self._slots[slot[1]]), text)

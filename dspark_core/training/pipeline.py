@@ -135,6 +135,7 @@ class Pipeline:
             self._fit()
 
     def _fit(self) -> None:
+        self._check_mask()
         cache = self._cache()
         trainer = self._trainer(cache)
         parameters = parameter_count(trainer.drafter)
@@ -178,6 +179,14 @@ class Pipeline:
     def _tables(self) -> tuple[Tensor, Tensor]:
         """The target's embedding and LM head [V, H] in float32."""
         return self.weights.embedding.to(self.device).float(), self.weights.lm_head.to(self.device).float()
+
+    def _check_mask(self) -> None:
+        mask = self.settings.mask_token_id
+        if any(mask in conversation.ids for part in self._conversations for conversation in part):
+            raise ParameterError(
+                f"The mask token {mask} stands in the texts of {self.paths.data}, so a drafter could not tell it from "
+                "one of theirs. Give --mask-token-id: a reserved token of this target's, which no text has."
+            )
 
     def _check_start(self, start: Path) -> None:
         theirs = load_drafter(start).config

@@ -31,6 +31,7 @@ def options(folder, *more, step="all"):
     add_arguments(parser)
     paths = [f"--data={folder / 'data.jsonl.gz'}", f"--work={folder / 'work'}", f"--out={folder / 'out'}"]
     small = ["--stage1-anchors=40", "--stage2-anchors=40", "--markov-rank=4", "--common-tokens=30", "--block-size=4"]
+    small.append("--mask-token-id=3")
     return parser.parse_args([step, *paths, *small, f"--target-path={folder / 'target'}", "--taps", "0", "2", *more])
 
 
@@ -145,6 +146,7 @@ def test_another_run_in_the_same_folder_is_refused(folder):
         (["--taps", "2", "0"], ParameterError, "rising"),
         (["--taps", "-1"], ParameterError, "taps"),
         (["--mask-token-id=97"], ParameterError, "mask_token_id"),
+        (["--mask-token-id=2"], ParameterError, "mask token 2 stands in the texts.*--mask-token-id"),
         (["--cool-weight=nan"], ParameterError, "cool_weight"),
         (["--conversations=-1"], ParameterError, "--conversations"),
         (["--temperatures", "nan"], ParameterError, "temperatures"),
