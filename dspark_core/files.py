@@ -1,11 +1,13 @@
-"""Files that appear whole or not at all, and the folders they go into. A disk that refuses is told in words."""
+"""Files and folders that appear whole or not at all. A disk that refuses is told in words."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,57 @@ def make_folder(folder: Path) -> None:
         raise ParameterError(
             f"The folder {folder} cannot be made ({error.strerror or error}). Give one that may be written."
         ) from error
+
+
+def check_new_folder(folder: Path) -> None:
+    """Raise ParameterError when ``folder`` exists and holds anything, or is no folder."""
+    try:
+        found = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ParameterError(
+            f"The folder {folder} cannot be made or read ({error.strerror or error}). Give one that does not exist yet."
+        ) from error
+    if found:
+        raise ParameterError(
+            f"The folder {folder} is not empty (it holds {min(found)!r:.80}), and nothing in it is overwritten. Give "
+            "one that does not exist yet, or empty it."
+        )
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which becomes ``folder`` when the body has ended; after any error nothing of it is left.
+
+    Raises:
+        ParameterError: ``folder`` exists and holds anything, or cannot be made.
+        ResourceError: it cannot be put in its place.
+    """
+    check_new_folder(folder)
+    folder = Path(os.path.abspath(folder))  # "." has no name
+    make_folder(folder.parent)
+    try:
+        around = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=folder.parent))
+    except OSError as error:
+        raise ParameterError(
+            f"The folder {folder} cannot be made ({error.strerror or error}). Give one that may be written."
+        ) from error
+    unfinished = around / folder.name
+    try:
+        make_folder(unfinished)  # mkdtemp's own is closed to others
+        yield unfinished
+        try:
+            with suppress(FileNotFoundError):
+                folder.rmdir()  # empty, as was checked
+            os.replace(unfinished, folder)
+        except OSError as error:
+            raise ResourceError(
+                f"The folder {folder} cannot be put in its place ({error.strerror or error}). Give another one, then "
+                "repeat the command."
+            ) from error
+    finally:
+        shutil.rmtree(around, ignore_errors=True)
 
 
 def write_whole(file: Path, write: Callable[[Path], object]) -> None:

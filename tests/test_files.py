@@ -1,4 +1,4 @@
-"""Whole files: what was there stays until the new one is complete, and a disk that refuses is told in words."""
+"""Whole files and folders: what was there stays until the new is complete; a disk that refuses is told in words."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dspark_core.errors import ParameterError, ResourceError
-from dspark_core.files import make_folder, write_json, write_whole, write_whole_text
+from dspark_core.files import make_folder, new_folder, write_json, write_whole, write_whole_text
 from tests.sources import ROOT
 
 
@@ -114,3 +114,69 @@ def test_a_folder_is_made_with_those_above_it_or_the_fault_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ParameterError, match="cannot be made"):
         make_folder(tmp_path / "file" / "b")
+
+
+def fill(folder):
+    with new_folder(folder) as unfinished:
+        (unfinished / "a").write_text("1")
+        assert not (folder / "a").exists()
+        assert [path for path in folder.parent.iterdir() if not path.name.startswith(".")] in ([], [folder])
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_folder_appears_with_all_its_files_where_none_or_an_empty_one_is(tmp_path, empty):
+    place = tmp_path / "new"
+    if empty:
+        place.mkdir()
+    fill(place)
+    assert content(place) == {"a": "1"}
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    old = os.umask(0)
+    os.umask(old)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o777 & ~old
+
+
+def test_the_folders_above_a_new_one_are_made(tmp_path):
+    fill(tmp_path / "a" / "b")
+    assert content(tmp_path / "a" / "b") == {"a": "1"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ResourceError("full"), ValueError])
+def test_a_folder_that_is_not_finished_leaves_nothing(tmp_path, error):
+    def broken():
+        with new_folder(tmp_path / "new") as unfinished:
+            (unfinished / "a").write_text("1")
+            raise error
+
+    with pytest.raises(error if isinstance(error, type) else ResourceError):
+        broken()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_content_is_refused_and_stays(tmp_path):
+    (tmp_path / "mine").write_text("1")
+    with pytest.raises(ParameterError, match=r"is not empty \(it holds 'mine'\)"):
+        fill(tmp_path)
+    with pytest.raises(ParameterError, match="cannot be made or read"):
+        fill(tmp_path / "mine")
+    assert content(tmp_path) == {"mine": "1"}
+
+
+def test_content_that_came_meanwhile_stays(tmp_path):
+    def slow():
+        with new_folder(tmp_path / "new") as unfinished:
+            (unfinished / "a").write_text("1")
+            (tmp_path / "new").mkdir()
+            (tmp_path / "new" / "theirs").write_text("2")
+
+    with pytest.raises(ResourceError, match="cannot be put in its place"):
+        slow()
+    assert content(tmp_path / "new") == {"theirs": "2"}
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "file/new"])
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ParameterError, match="cannot be made"):
+        fill(tmp_path / place)
