@@ -221,11 +221,15 @@ def _read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str] | None = None) -> None:
-    """Write a safetensors file with the texts of `header`, whole or not at all. ResourceError when the disk refuses."""
+    """Write a safetensors file with the texts of `header`, whole or not at all. ResourceError when the disk refuses.
+
+    Without a header it says "pt", as transformers wants; with one of one text alone, the same weights give the same
+    bytes (safetensors keeps no order among several).
+    """
 
     def write(place: Path) -> None:
         try:
-            save_file(dict(tensors), place, metadata={"format": "pt", **(header or {})})
+            save_file(dict(tensors), place, metadata=dict(header) if header else {"format": "pt"})
         except SafetensorError as error:  # the disk's refusal, in the library's words
             raise OSError(str(error)) from error
         place.chmod(0o644)  # safetensors writes 0600

@@ -122,8 +122,9 @@ class Trainer:
         write_state(self.folder / STATE_NAME, self._trained(), position)
 
     def export(self, path: Path) -> None:
-        """Write the drafter as a checkpoint folder."""
-        save_drafter(path, self.drafter.config, self.drafter.state_dict())
+        """Write the drafter as a checkpoint folder: the common tokens are its draft vocabulary."""
+        vocabulary = self.common.tolist()
+        save_drafter(path, self.drafter.config, self.drafter.state_dict(), draft_vocabulary=vocabulary)
 
     def _resume(self) -> None:
         file = self.folder / STATE_NAME

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from dspark_core.checkpoint import load_drafter
-from dspark_core.drafters.vocabulary import write_draft_vocabulary
 from dspark_core.errors import CheckpointError, ParameterError
 from dspark_core.fields import read_object
 from dspark_core.modules.drafter import Drafter, parameter_count
@@ -142,7 +141,6 @@ class Pipeline:
         self.reporter.say(f"{parameters:,} weights, stage {trainer.stage}, step {trainer.step}")
         trainer.run()
         trainer.export(self.paths.out)
-        write_draft_vocabulary(self.paths.out, trainer.common.tolist())
         figures = self._figures(trainer.drafter, cache, trainer.common)
         self._write_record(trainer, cache, figures)
         self.reporter.say(f"wrote {self.paths.out}")

@@ -18,14 +18,17 @@ def step_seed(seed: int, stage: int, step: int, worker: int) -> int:
 
 
 def mean_gradient(gradients: list[Tensor | None]) -> Tensor | None:
-    """Mean over the workers; None where a parameter took no part (sparse gradients stay sparse)."""
+    """Mean over the workers, made in the first of them (which is nobody's any more); sparse ones stay sparse.
+
+    None where a parameter took no part.
+    """
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return None
-    total = present[0]
+    mean = present[0]
     for gradient in present[1:]:
-        total = total + gradient
-    mean = total / len(gradients)
+        mean = mean + gradient if mean.is_sparse else mean.add_(gradient)
+    mean = mean.div_(len(gradients))
     return mean.coalesce() if mean.is_sparse else mean
 
 
