@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,21 +26,29 @@ _COLUMNS = (
 )
 
 
+@dataclass(frozen=True)
+class _Step:
+    """Where a step's reports began: `done` of `wanted` at the time `began`."""
+
+    done: int
+    wanted: int
+    began: float
+
+
 class Reporter:
     """Writes one line a report, with the time left of the stage at its present speed."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._started = time.monotonic()
+        self._step: _Step | None = None
 
     def written(self, done: int, wanted: int) -> None:
         """Progress of the target's own writing in conversations."""
-        self._write(f"self-written: {done}/{wanted} conversations")
+        self._write(f"self-written: {done}/{wanted} conversations{self._left(done, wanted)}")
 
     def cache(self, done: int, total: int) -> None:
         """Progress of the feature cache in tokens."""
-        left = (time.monotonic() - self._started) * (total - done) / max(1, done)
-        self._write(f"features: {done}/{total} tokens, {_clock(left)} left")
+        self._write(f"features: {done}/{total} tokens{self._left(done, total)}")
 
     def row(self, row: dict[str, Any]) -> None:
         """A row of the training log."""
@@ -50,6 +59,14 @@ class Reporter:
     def say(self, text: str) -> None:
         """Any other line."""
         self._write(text)
+
+    def _left(self, done: int, wanted: int) -> str:
+        """The time that the rest takes at the speed since this step's first report, which knows none yet."""
+        now = time.monotonic()
+        if self._step is None or self._step.wanted != wanted or done < self._step.done:
+            self._step = _Step(done, wanted, now)
+        gained = done - self._step.done
+        return f", {_clock((now - self._step.began) * (wanted - done) / gained)} left" if gained else ""
 
     def _write(self, text: str) -> None:
         self._stream.write(text + "\n")
