@@ -192,7 +192,12 @@ class DraftLm(nn.Module):
         """Write a Hugging Face folder, weights first; each file appears whole or not at all. ResourceError."""
         make_folder(folder)
         stored = {name: value.to("cpu", dtype).contiguous() for name, value in self.tensors().items()}
-        write_whole(folder / WEIGHTS_NAME, lambda path: save_file(stored, path, metadata={"format": "pt"}))
+
+        def write(path: Path) -> None:
+            save_file(stored, path, metadata={"format": "pt"})
+            path.chmod(0o644)  # it would be its writer's alone
+
+        write_whole(folder / WEIGHTS_NAME, write)
         name = str(dtype).removeprefix("torch.")
         write_json(folder / CONFIG_NAME, self.shape.to_dict() | {"dtype": name}, indent=2)
 

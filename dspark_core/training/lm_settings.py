@@ -59,11 +59,11 @@ class LmSettings:
     hours: float | None = None
     seed: int = 0
     workers: int = 2
-    batch_tokens: int = 2048
+    batch_tokens: int = 1024
     common_tokens: int = 8192
     step_tokens: int = 4096
     cool_weight: float = 3.0
-    rate: float = 3e-3
+    rate: float = 4e-3
     warmup_steps: int = 30
     weight_decay: float = 0.01
     clip_norm: float = 1.0

@@ -37,7 +37,8 @@ def options(folder, *more, step="lm"):
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     paths = [f"--data={folder / 'data.jsonl.gz'}", f"--work={folder / 'work'}", f"--out={folder / 'out'}"]
-    small = ["--common-tokens=30", "--block-size=4", "--stage1-anchors=20", "--stage2-anchors=20", "--markov-rank=4"]
+    small = ["--common-tokens=30", "--block-size=4", "--stage1-anchors=20", "--stage2-anchors=20"]
+    small += ["--markov-rank=4", "--mask-token-id=3"]
     sizes = ["--lm-hidden=16", "--lm-layers=1", "--lm-heads=2", "--lm-kv-heads=1", "--lm-mlp=24"]
     target = [f"--target-path={folder / 'target'}", "--taps", "0", "2"]
     return parser.parse_args([step, *paths, *small, *sizes, "--lm-predictions=600", *target, *more])

@@ -175,8 +175,8 @@ def test_only_the_end_of_a_run_may_move(tmp_path):
     file = tmp_path / "settings.json"
     same_lm_run(file, settings_of())
     same_lm_run(file, settings_of(predictions=9, hours=2.0))
-    with pytest.raises(ParameterError, match=r"rate 0\.003 there, 0\.004 here"):
-        same_lm_run(file, settings_of(rate=0.004))
+    with pytest.raises(ParameterError, match=r"rate 0\.004 there, 0\.005 here"):
+        same_lm_run(file, settings_of(rate=0.005))
     file.write_text('{"hidden": 16}')
     with pytest.raises(ParameterError, match="layers None there"):
         same_lm_run(file, settings_of())

@@ -56,6 +56,7 @@ def test_it_is_stored_in_bfloat16_and_says_so(tmp_path):
     assert again.dtype == torch.bfloat16
     assert torch.equal(again.get_input_embeddings().weight, model.embedding.detach().bfloat16())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o044 == 0o044, "others may read the weights"
 
 
 @torch.no_grad()
