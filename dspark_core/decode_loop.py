@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 
@@ -141,9 +142,13 @@ class DecodeLoop:
             )
 
     def _draft(self, turn: Turn) -> None:
-        answer = turn.answer
+        answer, schedule = turn.answer, turn.schedule
         count = min(answer.drafter.num_draft_tokens, answer.tokens_left - 1)
-        turn.block = answer.drafter_state.draft(turn.anchor, count, answer.request.sampling, answer.dice)
+        goes_on = None
+        if schedule.stop_early:
+            count = min(count, schedule.l_max)
+            goes_on = partial(policy_named(schedule.policy).goes_on, schedule=schedule)
+        turn.block = answer.drafter_state.draft(turn.anchor, count, answer.request.sampling, answer.dice, goes_on)
         outside = [i for i in turn.block.token_ids if not 0 <= i < self.target.vocab_size]
         if outside:
             raise RuntimeError(f"The drafter {answer.drafter.name!r} drafted the unknown token id {outside[0]}.")
@@ -151,7 +156,7 @@ class DecodeLoop:
     @staticmethod
     def _plan(turn: Turn, load: LoadSample) -> None:
         block, schedule = turn.block, turn.schedule
-        view = DraftView(len(block.token_ids), block.confidences, schedule, turn.answer.tokens_left - 1)
+        view = DraftView(len(block.token_ids), block.known_confidences, schedule, turn.answer.tokens_left - 1)
         (turn.plan,) = policy_named(schedule.policy).plan([view], load)
         if not view.lower <= turn.plan.verify_len <= view.upper:
             raise RuntimeError(f"The policy {schedule.policy!r} left its bounds: {turn.plan} for {view}.")

@@ -148,7 +148,7 @@ class DecodeRound:
     Attributes:
         index: 0, 1, 2, …
         anchor: x_0, the last committed token (or the prompt's last), input of the draft and the verification.
-        draft: the γ (or fewer) drafted tokens, in order.
+        draft: the γ (or fewer) drafted tokens, in order; with ``stop_early``, none beyond the cut.
         verify_len: ℓ, how many of them the target verified.
         reason: why ℓ was chosen, for the screen.
         num_accepted: accepted and committed drafts (without the target's own token).
@@ -157,6 +157,7 @@ class DecodeRound:
         timings: seconds.
         load: the load sample the round saw.
         l_min, l_max, threshold, policy: the schedule in force in this round.
+        stop_early: whether drafting ended where nothing more could be verified; older records lack the key: it did not.
     """
 
     index: int
@@ -173,6 +174,7 @@ class DecodeRound:
     l_min: int
     l_max: int
     threshold: float
+    stop_early: bool = field(default=False, metadata={"may_be_absent": True})
     type: Literal["round"] = "round"
 
 

@@ -51,7 +51,7 @@ class _Joined(argparse.Action):
 
 
 def add_schedule_options(parser: argparse.ArgumentParser) -> None:
-    """``--policy``, ``--l-min``, ``--l-max``, ``--threshold``."""
+    """``--policy``, ``--l-min``, ``--l-max``, ``--threshold``, ``--no-stop-early``."""
     group = parser.add_argument_group("schedule: how many drafted tokens are verified")
     group.add_argument("--policy", default=_SCHEDULE.policy, help="threshold or fixed (default: %(default)s)")
     group.add_argument("--l-min", type=int, default=_SCHEDULE.l_min, metavar="N", help="at least N (%(default)s)")
@@ -62,6 +62,12 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         default=_SCHEDULE.threshold,
         metavar="C",
         help="cut before the first confidence below C, 0 to 1 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--no-stop-early",
+        action="store_false",
+        dest="stop_early",
+        help="draft beyond the cut too, only to look at it: slower, and the text has the same law",
     )
 
 
@@ -84,7 +90,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_new_tokens: int
 def schedule_from(options: argparse.Namespace) -> ScheduleParams:
     """The schedule asked for. Raises ParameterError, also for a policy that does not exist."""
     policy_named(options.policy)
-    return ScheduleParams(options.policy, options.l_min, options.l_max, options.threshold)
+    return ScheduleParams(options.policy, options.l_min, options.l_max, options.threshold, options.stop_early)
 
 
 def sampling_from(options: argparse.Namespace, stop: tuple[str, ...] = ()) -> SamplingParams:

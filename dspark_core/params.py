@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dspark_core.errors import ParameterError
 
@@ -95,6 +95,8 @@ class ScheduleParams:
         l_min: at least so many drafts are verified (as far as so many were drafted), ≥ 0.
         l_max: at most so many, ≥ ``l_min``; values above the drafter's γ act as γ.
         threshold: the ``threshold`` policy cuts before the first own confidence c_k below it, in [0, 1].
+        stop_early: whether drafting ends where the policy can verify nothing more. False drafts all γ, to look at what
+            would have come beyond the cut; the text's law is the target's either way.
 
     Raises:
         ParameterError: a value is outside its range, or ``l_min > l_max``.
@@ -104,6 +106,7 @@ class ScheduleParams:
     l_min: int = 1
     l_max: int = 8
     threshold: float = 0.3
+    stop_early: bool = True
 
     def __post_init__(self) -> None:
         _require(isinstance(self.policy, str) and bool(self.policy), f"policy is {self.policy!r}; it must be a name.")
@@ -122,6 +125,7 @@ class ScheduleParams:
             _is_finite(self.threshold) and 0 <= self.threshold <= 1,
             f"threshold is {self.threshold!r}; it must be a number from 0 to 1.",
         )
+        _require(isinstance(self.stop_early, bool), f"stop_early is {self.stop_early!r}; it must be True or False.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ class Preset:
         """The preset within what a drafter of γ = ``num_draft_tokens`` can give, and a note ('' if nothing changed)."""
         schedule = self.schedule
         l_max = min(schedule.l_max, num_draft_tokens)
-        clipped = ScheduleParams(schedule.policy, min(schedule.l_min, l_max), l_max, schedule.threshold)
+        clipped = replace(schedule, l_min=min(schedule.l_min, l_max), l_max=l_max)
         if clipped == schedule:
             return clipped, ""
         return clipped, (

@@ -79,6 +79,7 @@ class Turn:
             l_min=schedule.l_min,
             l_max=schedule.l_max,
             threshold=schedule.threshold,
+            stop_early=schedule.stop_early,
         )
         answer.rounds += 1
         answer.round_s += timings.total_s

@@ -57,6 +57,7 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
     assert {"index", "anchor", "draft", "verify_len", "reason", "num_accepted", "next", "committed"} <= set(of_round)
     assert set(of_round["timings"]) == {"draft_s", "schedule_s", "verify_s"}
     assert "source" in of_round["load"]
+    assert of_round["stop_early"] is True
     assert set(of_round["draft"][0]) == {
         "id", "text", "draft_prob", "confidence", "survival", "target_prob", "accept_prob", "uniform", "fate",
         "raw_confidence",
@@ -68,10 +69,12 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
 def test_every_option_reaches_the_request(opened, capsys):
     words = "--policy fixed --l-min 1 --l-max 3 --threshold 0.5 --temperature 0.7 --top-k 4 --top-p 0.9 --seed 5"
     more = ["--max-new-tokens", "7", "--stop", "END", "--stop", "\n\n", "--system", "be brief", "--drafter", "dflash"]
+    more.append("--no-stop-early")
     assert main(["infer", "--prompt", "hello", *words.split(), *more]) == 0
     messages, sampling, schedule, drafter = opened[0].asked
     assert messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
     assert (schedule.policy, schedule.l_min, schedule.l_max, schedule.threshold) == ("fixed", 1, 3, 0.5)
+    assert not schedule.stop_early
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 4, 0.9, 5)
     assert (sampling.max_new_tokens, sampling.stop, drafter) == (7, ("END", "\n\n"), "dflash")
     capsys.readouterr()

@@ -1,6 +1,7 @@
 """Every figure against a count by hand, and the record against what was recorded."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,15 @@ def test_a_record_replays_to_the_same_events(tmp_path):
     record(STREAM, path)
     assert replay(path) == STREAM
     assert [item.name for item in tmp_path.iterdir()] == ["answer.jsonl"]
+
+
+def test_a_round_recorded_before_drafting_could_stop_early_says_that_it_did_not():
+    event = decode_round("aru")
+    old = json.loads(to_line(event))
+    assert old.pop("stop_early") is False
+    assert from_line(json.dumps(old)) == event
+    early = replace(event, stop_early=True)
+    assert from_line(to_line(early)) == early != event
 
 
 def test_a_failed_record_leaves_the_old_file_and_no_rubbish(tmp_path):

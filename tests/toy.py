@@ -13,7 +13,7 @@ import torch
 
 from dspark_core.calibration.calibration import Calibration, FittedOn, Setting
 from dspark_core.checkpoint import LoadedDrafter
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, Drafter
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, Drafter, GoesOn
 from dspark_core.events import LoadSample
 from dspark_core.modules.config import DraftConfig
 from dspark_core.modules.drafter import Drafter as DraftModel
@@ -137,18 +137,25 @@ class TableState:
         assert features.shape == (len(token_ids), len(self.drafter.tapped_layers) * HIDDEN)
         self.seen.extend(token_ids)
 
-    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
+    def draft(
+        self, anchor: int, count: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
+    ) -> DraftBlock:
         if count <= 0:
             return EMPTY_BLOCK
-        previous, ids, laws, confidences = anchor, [], [], []
+        previous, ids, laws, confidences, stopped_at = anchor, [], [], [], None
         for k in range(count):
-            confidences.append(self.drafter.confidence[k][previous])  # depends on x_{k-1} only
+            confidence = self.drafter.confidence[k][previous]  # depends on x_{k-1} only
+            if goes_on is not None and not goes_on((*confidences, confidence)):
+                stopped_at = confidence
+                break
+            confidences.append(confidence)
             laws.append(law(self.drafter.logits[k, previous][None], sampling)[0])
             previous = dice.choose(laws[-1])
             ids.append(previous)
         shown = tuple(float(p[i]) for p, i in zip(laws, ids, strict=True))
-        every = torch.arange(self.drafter.vocab_size).expand(count, -1)
-        return DraftBlock(tuple(ids), tuple(confidences), every, torch.stack(laws), shown)
+        every = torch.arange(self.drafter.vocab_size).expand(len(ids), -1)
+        probs = torch.stack(laws) if laws else torch.empty(0, self.drafter.vocab_size)
+        return DraftBlock(tuple(ids), tuple(confidences), every, probs, shown, stopped_at=stopped_at)
 
     def release(self) -> None:
         self.seen.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,18 +11,21 @@ import torch
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
 
+GoesOn = Callable[[Sequence[float]], bool]  # of c_1 … c_k: whether x_k may still be verified, so is worth drawing
+
 
 @dataclass(frozen=True, slots=True)
 class DraftBlock:
-    """γ drafted tokens with the very laws they were drawn from.
+    """n ≤ γ drafted tokens with the very laws they were drawn from.
 
     Attributes:
-        token_ids: x_1 … x_γ.
-        confidences: c_1 … c_γ, each known before its token was drawn; None without a confidence head.
-        candidate_ids: [γ, K] token ids that carry all of the draft law's mass, without repeats in a row.
-        candidate_probs: [γ, K] float32, the draft law over them (one-hot under greedy decoding).
+        token_ids: x_1 … x_n.
+        confidences: c_1 … c_n, each known before its token was drawn; None without a confidence head.
+        candidate_ids: [n, K] token ids that carry all of the draft law's mass, without repeats in a row.
+        candidate_probs: [n, K] float32, the draft law over them (one-hot under greedy decoding).
         shown_probs: p_d(x_k) for the screen: of the drawn law, or at temperature 1 under greedy decoding.
         raw_confidences: the head's own, where ``confidences`` are calibrated; else None.
+        stopped_at: c_{n+1}, where it made drafting stop before x_{n+1} was drawn; else None.
     """
 
     token_ids: tuple[int, ...]
@@ -30,6 +34,14 @@ class DraftBlock:
     candidate_probs: torch.Tensor
     shown_probs: tuple[float, ...]
     raw_confidences: tuple[float, ...] | None = None
+    stopped_at: float | None = None
+
+    @property
+    def known_confidences(self) -> tuple[float, ...] | None:
+        """c_1 … c_n, and c_{n+1} where drafting stopped at it: what a policy judges."""
+        if self.confidences is None or self.stopped_at is None:
+            return self.confidences
+        return (*self.confidences, self.stopped_at)
 
 
 EMPTY_BLOCK = DraftBlock((), None, torch.empty(0, 0, dtype=torch.long), torch.empty(0, 0), ())
@@ -41,8 +53,14 @@ class DrafterState(Protocol):
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
         """Take the tokens newly committed to the target's cache and their features [n, m·H]."""
 
-    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
-        """Draft ``count`` ≤ γ tokens after ``anchor``; leaves the state as it was (the block's own K/V are dropped)."""
+    def draft(
+        self, anchor: int, count: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
+    ) -> DraftBlock:
+        """Draft ``count`` ≤ γ tokens after ``anchor``; leaves the state as it was (the block's own K/V are dropped).
+
+        With ``goes_on``, drafting stops before the first x_k for whose c_1 … c_k it says no. A drafter may only ask
+        about confidences that it knows before it draws x_k, or ignore it and draft on.
+        """
 
     def release(self) -> None:
         """Give the memory back."""

@@ -15,7 +15,7 @@ import torch
 
 from dspark_core.calibration.calibration import Calibration
 from dspark_core.checkpoint import LoadedDrafter
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
 from dspark_core.errors import NumericsError, ResourceError
 from dspark_core.modules.backbone import KeysValues
 from dspark_core.modules.confidence import ConfidenceHead
@@ -94,19 +94,25 @@ class DSparkDrafter:
         """Context keys and values for a request of at most ``capacity`` tokens. Raises ResourceError."""
         return DSparkState(self, capacity)
 
-    def hidden_states(self, anchor: int, position: int, context: list[KeysValues]) -> torch.Tensor:
-        """One backbone pass: h_1 … h_γ [γ, H] after ``anchor``, which stands at ``position``."""
-        anchor_embedding = self._embed(torch.tensor([anchor], device=self.target.device))
-        positions = torch.arange(position, position + self.num_draft_tokens, device=self.target.device)
-        return self.model.forward_block(torch.cat((anchor_embedding, self._masks)), positions, context)
+    def hidden_states(self, anchor: int, position: int, context: list[KeysValues], count: int) -> torch.Tensor:
+        """One backbone pass: h_1 … h_n [n, H] of a block of n = ``count`` after ``anchor``, which is at ``position``.
 
-    def draft_block(self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
-        """Base logits U_k, their K best candidates, then the sequential stage; ``hidden`` [n, H] gives n drafts."""
+        A block looks both ways, so h_k of a shorter one is not h_k of the whole one; training varies the length, so
+        that either will do.
+        """
+        anchor_embedding = self._embed(torch.tensor([anchor], device=self.target.device))
+        positions = torch.arange(position, position + count, device=self.target.device)
+        return self.model.forward_block(torch.cat((anchor_embedding, self._masks[: count - 1])), positions, context)
+
+    def draft_block(
+        self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
+    ) -> DraftBlock:
+        """Base logits U_k, their K best candidates, then the sequential stage; up to n drafts of ``hidden`` [n, H]."""
         base_logits, candidate_ids = self._lm_head(hidden).topk(self.candidates, dim=-1)
         if self._vocabulary is not None:
             candidate_ids = self._vocabulary[candidate_ids]
         temperatures = None if self.calibration is None else self.calibration.temperatures_for(sampling.temperature)
-        return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice, temperatures)
+        return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice, temperatures, goes_on)
 
 
 class DSparkState:
@@ -137,15 +143,20 @@ class DSparkState:
             self._cache[layer, 1, :, self._length : end] = values
         self._length = end
 
-    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
-        """Draft ``count`` tokens; the block's own keys and values are never stored, so nothing has to be cropped."""
+    def draft(
+        self, anchor: int, count: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
+    ) -> DraftBlock:
+        """Draft ``count`` tokens, or as many as ``goes_on`` wants.
+
+        The block's own keys and values are never stored, so nothing has to be cropped.
+        """
         if self._cache is None:
             raise RuntimeError("A released drafter state was used.")
         if count <= 0:
             return EMPTY_BLOCK
         context = [(layer[0, :, : self._length], layer[1, :, : self._length]) for layer in self._cache]
-        hidden = self._drafter.hidden_states(anchor, self._length, context)[:count]
-        return self._drafter.draft_block(hidden, anchor, sampling, dice)
+        hidden = self._drafter.hidden_states(anchor, self._length, context, count)
+        return self._drafter.draft_block(hidden, anchor, sampling, dice, goes_on)
 
     def release(self) -> None:
         """Give the memory back."""
@@ -178,19 +189,28 @@ class SequentialStage:
         sampling: SamplingParams,
         dice: Dice,
         temperatures: Sequence[float] | None = None,
+        goes_on: GoesOn | None = None,
     ) -> DraftBlock:
-        """n drafts from h [n, H], base logits [n, K] and their ids [n, K]; T_1 … T_n divide the confidences' logits."""
+        """n drafts from h [n, H], base logits [n, K] and their ids [n, K]; T_1 … T_n divide the confidences' logits.
+
+        Before x_k is drawn, ``goes_on`` is asked about c_1 … c_k; a no ends the block there, with k − 1 drafts.
+        """
         w2_rows = None if self._head is None else self._w2[candidate_ids].float().cpu()  # [n, K, r]
         rows = hidden.float().cpu()
         hidden_scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
         base_logits, candidate_ids = base_logits.float().cpu(), candidate_ids.cpu()
-        previous, state = anchor, None
-        token_ids, raw, calibrated, shown, laws = [], [], [], [], []
+        previous, state, stopped_at = anchor, None, None
+        token_ids, raw, shown, laws = [], [], [], []
+        calibrated: list[float] = []
         for k in range(len(candidate_ids)):
             if self._confidence is not None and hidden_scores is not None:
                 logit = self._confidence.logit(hidden_scores[k], previous)
+                confidence = _sigmoid(logit if temperatures is None else logit / temperatures[k])
+                if goes_on is not None and not goes_on((*calibrated, confidence)):
+                    stopped_at = confidence
+                    break
                 raw.append(_sigmoid(logit))
-                calibrated.append(raw[k] if temperatures is None else _sigmoid(logit / temperatures[k]))
+                calibrated.append(confidence)
             logits = base_logits[k]
             if self._head is not None and w2_rows is not None:
                 mixed, state = self._head.mix(state, self._w1[previous].float(), rows[k])
@@ -204,10 +224,11 @@ class SequentialStage:
         return DraftBlock(
             token_ids=tuple(token_ids),
             confidences=None if self._confidence is None else tuple(calibrated),
-            candidate_ids=candidate_ids,
-            candidate_probs=torch.stack(laws),
+            candidate_ids=candidate_ids[: len(laws)],
+            candidate_probs=torch.stack(laws) if laws else base_logits[:0],
             shown_probs=tuple(shown),
             raw_confidences=None if self._confidence is None or temperatures is None else tuple(raw),
+            stopped_at=stopped_at,
         )
 
 

@@ -17,7 +17,7 @@ from dspark_core.calibration.calibration import Calibration
 from dspark_core.calibration.file import read_calibration
 from dspark_core.calibration.survival import confidences as confidences_of
 from dspark_core.calibration.survival import logits_of
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.errors import CheckpointError, ParameterError
 from dspark_core.fields import LARGEST, shown
@@ -143,8 +143,13 @@ class LmState:
             self._drafter.model.forward([slot], [token_ids[kept:]], tapped_layers=(), want_logits=False)
         self._length += len(token_ids)
 
-    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:
-        """Draft ``count`` tokens, a pass each; none once the text has left the draft model's context."""
+    def draft(
+        self, anchor: int, count: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
+    ) -> DraftBlock:
+        """Draft ``count`` tokens, a pass each; none once the text has left the draft model's context.
+
+        Where ``goes_on`` says no, the passes of the later tokens are saved.
+        """
         slot = self._open_slot()
         count = min(count, self._capacity - self._length)
         if self._blind or count <= 0 or not self._drafter.knows([anchor]):
@@ -160,19 +165,23 @@ class LmState:
             probs = law(logits[None], sampling)[0]
             raw.append(_share(logits, 0, log_total))
             confidences.append(raw[k] if temperatures is None else _tempered(raw[k], temperatures[k]))
+            if goes_on is not None and not goes_on(confidences):
+                break
             index = int(probs.argmax()) if sampling.greedy else dice.choose(probs)
             previous = int(candidate_ids[index])
             token_ids.append(previous)
             shown.append(_share(logits, index, log_total) if sampling.greedy else float(probs[index]))
             ids.append(candidate_ids)
             laws.append(probs)
+        drafted = len(token_ids)
         return DraftBlock(
             token_ids=tuple(token_ids),
-            confidences=tuple(confidences),
-            candidate_ids=torch.stack(ids),
-            candidate_probs=torch.stack(laws),
+            confidences=tuple(confidences[:drafted]),
+            candidate_ids=torch.stack(ids) if drafted else EMPTY_BLOCK.candidate_ids,
+            candidate_probs=torch.stack(laws) if drafted else EMPTY_BLOCK.candidate_probs,
             shown_probs=tuple(shown),
-            raw_confidences=None if temperatures is None else tuple(raw),
+            raw_confidences=None if temperatures is None else tuple(raw[:drafted]),
+            stopped_at=confidences[drafted] if drafted < len(confidences) else None,
         )
 
     def release(self) -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 
 import torch
 
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
 
@@ -40,7 +40,14 @@ class NgramState:
                 self._ends[tuple(self._tokens[-length:])] = last
             self._tokens.append(token)
 
-    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:  # noqa: ARG002
+    def draft(
+        self,
+        anchor: int,
+        count: int,
+        sampling: SamplingParams,  # noqa: ARG002
+        dice: Dice,  # noqa: ARG002
+        goes_on: GoesOn | None = None,
+    ) -> DraftBlock:
         """Copy what followed the longest match; none at all when nothing matches.
 
         A draft's law is one-hot at every temperature, so acceptance has the target's own probability of that token.
@@ -49,14 +56,25 @@ class NgramState:
         n, end = self._match(text)
         if count <= 0 or not n:
             return EMPTY_BLOCK
-        period = len(text) - 1 - end  # beyond the text's end the copy goes on with itself
-        for _ in range(count):
-            text.append(text[-period])
-        drafted = tuple(islice(text, len(text) - count, None))
         # Laplace's rule on this very text: known before the block, so no token decides about its own verification.
         confidence = (self._right[n] + 1) / (self._tried[n] + 2)
-        ids = torch.tensor(drafted).unsqueeze(1)
-        return DraftBlock(drafted, (confidence,) * count, ids, torch.ones(count, 1), (1.0,) * count)
+        wanted, stopped_at = count, None
+        for k in range(count):
+            if goes_on is not None and not goes_on((confidence,) * (k + 1)):
+                wanted, stopped_at = k, confidence
+                break
+        period = len(text) - 1 - end  # beyond the text's end the copy goes on with itself
+        for _ in range(wanted):
+            text.append(text[-period])
+        drafted = tuple(islice(text, len(text) - wanted, None))
+        return DraftBlock(
+            token_ids=drafted,
+            confidences=(confidence,) * wanted,
+            candidate_ids=torch.tensor(drafted, dtype=torch.long).unsqueeze(1),
+            candidate_probs=torch.ones(wanted, 1),
+            shown_probs=(1.0,) * wanted,
+            stopped_at=stopped_at,
+        )
 
     def release(self) -> None:
         """Forget the text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
 
@@ -15,7 +15,14 @@ class NoneState:
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
         """Nothing to learn from."""
 
-    def draft(self, anchor: int, count: int, sampling: SamplingParams, dice: Dice) -> DraftBlock:  # noqa: ARG002
+    def draft(
+        self,
+        anchor: int,  # noqa: ARG002
+        count: int,  # noqa: ARG002
+        sampling: SamplingParams,  # noqa: ARG002
+        dice: Dice,  # noqa: ARG002
+        goes_on: GoesOn | None = None,  # noqa: ARG002
+    ) -> DraftBlock:
         """No drafts."""
         return EMPTY_BLOCK
 

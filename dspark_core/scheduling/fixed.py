@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dspark_core.events import LoadSample
+from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.policy import DraftView, Plan, without_drafts
 
 
@@ -17,6 +18,10 @@ class FixedPolicy:
     def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
         """ℓ = L_max, as far as drafts and room allow."""
         return [self._plan_one(view) for view in views]
+
+    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams) -> bool:
+        """Up to L_max."""
+        return len(confidences) <= schedule.l_max
 
     @staticmethod
     def _plan_one(view: DraftView) -> Plan:

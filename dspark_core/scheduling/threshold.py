@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dspark_core.errors import ParameterError
 from dspark_core.events import LoadSample
+from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.policy import DraftView, Plan, without_drafts
 
 
@@ -22,6 +23,12 @@ class ThresholdPolicy:
         """One ℓ a view. Raises ParameterError when a drafter gives no confidences."""
         return [self._plan_one(view) for view in views]
 
+    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams) -> bool:
+        """Up to L_min in any case, then until the first c_k < threshold, and never beyond L_max."""
+        return len(confidences) <= schedule.l_max and all(
+            confidence >= schedule.threshold for confidence in confidences[schedule.l_min :]
+        )
+
     @staticmethod
     def _plan_one(view: DraftView) -> Plan:
         nothing = without_drafts(view)
@@ -33,7 +40,7 @@ class ThresholdPolicy:
                 "Choose the policy 'fixed' or another drafter."
             )
         bar = view.schedule.threshold
-        for k in range(view.lower, view.upper):
+        for k in range(view.lower, view.num_judged):
             confidence = view.confidences[k]
             # `not >=` also cuts on NaN: an unreadable confidence must never verify silently.
             if not confidence >= bar:

@@ -112,10 +112,55 @@ def test_no_room_no_drafts(count):
     assert state.draft(1, count, SAMPLED, SeededDice(0)).token_ids == ()
 
 
-def test_fewer_drafts_are_the_first_of_the_full_block():
+def test_a_shorter_block_is_a_backbone_pass_of_its_own(monkeypatch):
+    """The block looks both ways, so positions that are left out change the others: no slice of the whole one."""
+    drafter, state = opened()
+    widths = []
+    forward = drafter.model.forward_block
+
+    def watched(embeddings, positions, context):
+        widths.append(len(embeddings))
+        return forward(embeddings, positions, context)
+
+    monkeypatch.setattr(drafter.model, "forward_block", watched)
+    blocks = [state.draft(1, n, SAMPLED, Preset(0, 0)) for n in (2, 1)]
+    assert widths == [len(block.token_ids) for block in blocks] == [2, 1]
+    assert not torch.allclose(blocks[0].candidate_probs[0], blocks[1].candidate_probs[0])
+
+
+def test_drafting_stops_before_the_token_of_the_confidence_that_stopped_it():
+    _, state = opened("calibrated")
+    whole = state.draft(1, 2, SAMPLED, Preset(1, 0))
+    asked = []
+
+    def until_the_second(confidences):
+        asked.append(tuple(confidences))
+        return len(confidences) < 2
+
+    block = state.draft(1, 2, SAMPLED, Preset(1), until_the_second)  # these dice have no second draw
+    assert asked == [whole.confidences[:1], whole.confidences]
+    assert block.stopped_at == whole.confidences[1]
+    assert block.known_confidences == whole.known_confidences == whole.confidences
+    assert block.token_ids == whole.token_ids[:1]
+    assert block.raw_confidences == whole.raw_confidences[:1]
+    assert torch.equal(block.candidate_ids, whole.candidate_ids[:1])
+    assert torch.equal(block.candidate_probs, whole.candidate_probs[:1])
+    assert block.shown_probs == whole.shown_probs[:1]
+
+
+def test_drafting_may_stop_before_the_first_token():
     _, state = opened()
-    full, short = (state.draft(1, n, SAMPLED, SeededDice(4)) for n in (2, 1))
-    assert short.token_ids == full.token_ids[:1]
+    block = state.draft(1, 2, SAMPLED, Preset(), lambda _: False)
+    assert (block.token_ids, block.confidences) == ((), ())
+    assert block.stopped_at == state.draft(1, 2, SAMPLED, SeededDice(0)).confidences[0]
+    assert len(block.candidate_ids) == len(block.candidate_probs) == 0
+
+
+def test_a_drafter_without_confidences_drafts_on():
+    state = DSparkDrafter(toy_draft_model(markov_rank=0), ToyTarget()).open(5)
+    block = state.draft(1, 2, SAMPLED, SeededDice(0), lambda _: False)
+    assert len(block.token_ids) == 2
+    assert block.stopped_at is None
 
 
 def test_dflash_says_what_it_is():
@@ -184,9 +229,9 @@ def test_a_calibrated_confidence_is_the_sigmoid_of_the_logit_divided_for_the_req
 
 def test_fewer_drafts_than_temperatures_take_the_first_ones():
     _, state = opened("calibrated")
-    full, short = (state.draft(1, n, SAMPLED, SeededDice(4)) for n in (2, 1))
-    assert short.confidences == full.confidences[:1]
-    assert short.raw_confidences == full.raw_confidences[:1]
+    block = state.draft(1, 1, SAMPLED, SeededDice(4))
+    (raw,) = block.raw_confidences
+    assert block.confidences == (pytest.approx(1 / (1 + math.exp(-math.log(raw / (1 - raw)) / 4.0))),)
 
 
 def test_dflash_made_from_a_calibrated_drafter_keeps_the_heads_own_confidences():

@@ -329,6 +329,30 @@ def test_a_calibration_divides_the_logits_and_leaves_the_drafts():
         assert math.log(confidence / (1 - confidence)) == pytest.approx(math.log(raw / (1 - raw)) / divisor)
 
 
+def test_drafting_stops_before_the_first_token_that_is_not_worth_drawing_and_saves_its_passes(tiny_target):
+    model = tiny_lm()
+    whole, stopped = (LmDrafter(model, tiny_target).open(40) for _ in range(2))
+    full = whole.draft(7, 6, SAMPLED, SeededDice(0))
+    asked = []
+    block = stopped.draft(
+        7, 6, SAMPLED, SeededDice(0), lambda confidences: asked.append(tuple(confidences)) or len(confidences) < 4
+    )
+    assert block.token_ids == full.token_ids[:3]
+    assert block.confidences == full.confidences[:3]
+    assert block.stopped_at == full.confidences[3]
+    assert asked == [full.confidences[:k] for k in (1, 2, 3, 4)]
+    assert block.candidate_probs.shape == (3, 64)
+    assert stopped._slot.length == 4, "anchor and three drafts were read, no more"
+    stopped.observe((7, *block.token_ids), NOTHING)
+    assert_holds(model, stopped, [7, *block.token_ids])
+
+
+def test_stopping_at_once_drafts_nothing_and_tells_the_confidence(tiny_target):
+    block = LmDrafter(tiny_lm(), tiny_target).open(40).draft(7, 6, SAMPLED, SeededDice(0), lambda _: False)
+    assert (block.token_ids, block.confidences) == ((), ())
+    assert 0 < block.stopped_at < 1
+
+
 def words(*names):
     return {name: number for number, name in enumerate(names)}
 

@@ -56,6 +56,21 @@ def test_confidence_is_the_share_of_right_look_ups_by_length():
     assert block.confidences == (pytest.approx((1 + 1) / (1 + 2)),) * 2
 
 
+def test_one_confidence_decides_how_far_the_copy_goes():
+    def copy_of(known):
+        state = NgramDrafter().open(100)
+        state.observe((1, 2, 3, 1, 2), NOTHING)
+        return state.draft(3, 4, SamplingParams(), SeededDice(0), lambda confidences: len(confidences) <= known)
+
+    whole = copy_of(4)
+    assert whole.stopped_at is None
+    for known in range(4):
+        block = copy_of(known)
+        assert block.token_ids == whole.token_ids[:known]
+        assert len(block.candidate_ids) == len(block.candidate_probs) == known
+        assert block.known_confidences == whole.confidences[: known + 1]
+
+
 def test_text_told_in_pieces_equals_text_told_at_once():
     whole, pieces = (NgramDrafter().open(50) for _ in range(2))
     text = (1, 2, 3, 1, 2, 4, 1, 2, 3, 3)

@@ -58,9 +58,8 @@ def test_counters_and_fates_agree(seed):
 def test_all_fates_occur():
     seen = set()
     for seed in range(20):
-        rounds, _ = generate(
-            make_loop(), schedule=ScheduleParams("fixed", 0, 3, 0), temperature=1.0, seed=seed, max_new_tokens=12
-        )
+        schedule = ScheduleParams("fixed", 0, 3, 0, stop_early=False)
+        rounds, _ = generate(make_loop(), schedule=schedule, temperature=1.0, seed=seed, max_new_tokens=12)
         seen |= {token.fate for r in rounds for token in r.draft}
         seen |= {r.next.kind for r in rounds if r.next}
     assert seen == {*Fate, "correction", "bonus"}
@@ -198,6 +197,46 @@ def test_lengths_obey_the_bounds_in_force(schedule):
     for r in rounds[:-2]:
         assert r.verify_len == (2 if schedule.policy == "threshold" else 3)
         assert r.reason
+
+
+CUTTING = ScheduleParams("threshold", 1, 3, 0.5)
+DRAFT_ALL = replace(CUTTING, stop_early=False)
+
+
+def test_drafting_stops_where_nothing_more_can_be_verified():
+    early, _ = generate(make_loop(), schedule=CUTTING, temperature=1.0, seed=3, max_new_tokens=40)
+    whole, _ = generate(make_loop(), schedule=DRAFT_ALL, temperature=1.0, seed=3, max_new_tokens=40)
+    assert {len(r.draft) - r.verify_len for r in early} == {0}
+    assert {len(r.draft) for r in whole[:-4]} == {4}
+    assert len({len(r.draft) for r in early}) == 3
+    assert {r.stop_early for r in early} == {True}
+    assert {r.stop_early for r in whole} == {False}
+
+
+@pytest.mark.parametrize("schedule", [CUTTING, replace(CUTTING, l_min=0), replace(CUTTING, l_min=2), FIXED])
+def test_stopping_early_leaves_greedy_rounds_as_they_are_but_for_the_unverified_drafts(schedule):
+    early, whole = (
+        generate(make_loop(), schedule=replace(schedule, stop_early=stop), prompt=(1, 4, 2), max_new_tokens=30)[0]
+        for stop in (True, False)
+    )
+    assert len(early) == len(whole)
+    for a, b in zip(early, whole, strict=True):
+        assert (a.verify_len, a.reason, a.committed, a.next) == (b.verify_len, b.reason, b.committed, b.next)
+        assert a.draft == tuple(token for token in b.draft if token.fate is not Fate.UNVERIFIED)
+    assert (schedule is not FIXED) == any(len(b.draft) > len(a.draft) for a, b in zip(early, whole, strict=True))
+
+
+def test_a_changed_mind_about_stopping_binds_the_next_round():
+    loop = make_loop()
+    answer = loop.open(GenerationRequest((1, 2, 3), SamplingParams(max_new_tokens=30), CUTTING, "table"))
+    while loop.prefill_chunk(answer) is None:
+        pass
+    rounds = []
+    for schedule in (CUTTING, DRAFT_ALL, CUTTING):
+        answer.schedule = schedule
+        rounds += loop.step([answer])
+    assert [r.stop_early for r in rounds] == [True, False, True]
+    assert len(rounds[1].draft) == 4 > len(rounds[0].draft)
 
 
 def test_seed_decides_the_text_and_is_reported():

@@ -1,15 +1,17 @@
 """The output's law is the target's: exact enumeration of every random branch, through the real decode loop."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import torch
 
 from dspark_core.decode_loop import DecodeLoop
+from dspark_core.drafters.base import EMPTY_BLOCK
 from dspark_core.events import Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.sampling import law
-from tests.toy import FixedLoad, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
+from tests.toy import FixedLoad, TableState, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
 
 LENGTH = 3
 PROMPT = (1, 2, 0)
@@ -49,23 +51,25 @@ def emitted_law(drafter: str, schedule: ScheduleParams, sampling: SamplingParams
     return emitted
 
 
+@pytest.mark.parametrize("stop_early", [True, False], ids=["stop early", "draft all"])
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("drafter", DRAFTERS)
-def test_emitted_law_equals_the_targets(drafter, schedule, option):
+def test_emitted_law_equals_the_targets(drafter, schedule, option, stop_early):
     sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
-    emitted = emitted_law(drafter, SCHEDULES[schedule], sampling)
+    emitted = emitted_law(drafter, replace(SCHEDULES[schedule], stop_early=stop_early), sampling)
     wanted = target_law(ToyTarget(), PROMPT, LENGTH, sampling)
     assert sum(emitted.values()) == pytest.approx(1, abs=1e-9)
     for tokens, probability in wanted.items():
         assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
 
 
+@pytest.mark.parametrize("stop_early", [True, False], ids=["stop early", "draft all"])
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("drafter", ["calibrated", "lm-calibrated"])
-def test_calibrated_confidences_that_decide_the_cut_leave_the_law(drafter, option):
+def test_calibrated_confidences_that_decide_the_cut_leave_the_law(drafter, option, stop_early):
     sampling = SamplingParams(**OPTIONS[option], max_new_tokens=LENGTH)
-    emitted = emitted_law(drafter, CALIBRATED_CUT, sampling)
+    emitted = emitted_law(drafter, replace(CALIBRATED_CUT, stop_early=stop_early), sampling)
     for tokens, probability in target_law(ToyTarget(), PROMPT, LENGTH, sampling).items():
         assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
 
@@ -105,12 +109,33 @@ def test_the_enumeration_can_fail():
                 Plan(view.upper if view.confidences and view.confidences[-1] > 0.5 else 0, "biased") for view in views
             ]
 
+        def goes_on(self, confidences, schedule):  # noqa: ARG002
+            return True
+
     POLICIES["anticipating"] = Anticipating()
     try:
         sampling = SamplingParams(temperature=1.0, max_new_tokens=LENGTH)
         emitted = emitted_law("table", ScheduleParams("anticipating", 0, 2, 0.5), sampling)
     finally:
         del POLICIES["anticipating"]
+    wanted = target_law(ToyTarget(), PROMPT, LENGTH, sampling)
+    assert max(abs(emitted.get(tokens, 0.0) - p) for tokens, p in wanted.items()) > 1e-3
+
+
+def test_the_enumeration_can_fail_on_drafting_that_stops_too_late(monkeypatch):
+    """A drafter that asks about c_{k+1} and then takes x_k back bends the law, and this method shows it."""
+
+    def draft_then_ask(state, anchor, count, sampling, dice, goes_on=None):
+        block = draft(state, anchor, count, sampling, dice)
+        known = block.confidences or ()
+        if goes_on is None or all(goes_on(known[: k + 1]) for k in range(len(known))):
+            return block
+        return EMPTY_BLOCK
+
+    draft = TableState.draft
+    monkeypatch.setattr(TableState, "draft", draft_then_ask)
+    sampling = SamplingParams(temperature=1.0, max_new_tokens=LENGTH)
+    emitted = emitted_law("table", ScheduleParams("threshold", 1, 2, 0.5), sampling)
     wanted = target_law(ToyTarget(), PROMPT, LENGTH, sampling)
     assert max(abs(emitted.get(tokens, 0.0) - p) for tokens, p in wanted.items()) > 1e-3
 

@@ -2,12 +2,13 @@
 
 import itertools
 import math
+import random
 
 import pytest
 
 from dspark_core.errors import ParameterError
 from dspark_core.events import LoadSample
-from dspark_core.params import PRESETS, ScheduleParams
+from dspark_core.params import PRESETS, Preset, ScheduleParams
 from dspark_core.scheduling import POLICIES, DraftView, policy_named
 
 LOAD = LoadSample("none", "none")
@@ -38,6 +39,60 @@ def test_lengths_stay_within_bounds_drafts_and_room(policy):
             upper = min(l_max, 3, room)
             assert min(l_min, upper) <= got.verify_len <= upper
             assert got.reason
+
+
+def stopped_early(confidences, schedule, count):
+    """What drafting leaves of c_1 … c_count when the policy is asked before each draw: drafts, confidences known."""
+    goes_on = policy_named(schedule.policy).goes_on
+    for k in range(1, count + 1):
+        if not goes_on(confidences[:k], schedule):
+            return k - 1, confidences[:k]
+    return count, confidences[:count]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_drafting_that_stops_early_leaves_length_and_reason_as_with_the_whole_block(policy):
+    """Only blocks that are cut by nothing but their own drafts' number say so: γ below L_max."""
+    dice = random.Random(5)
+    stops = 0
+    for _ in range(4000):
+        gamma, l_max = dice.randint(1, 8), dice.randint(0, 9)
+        schedule = ScheduleParams(policy, dice.randint(0, l_max), l_max, dice.choice((0.0, 0.3, 0.5, 1.0)))
+        room = dice.choice((0, 1, 3, 100))
+        drawable = min(gamma, room)  # the loop never drafts beyond the room, whether it stops early or not
+        block = tuple(dice.choice((*LEVELS, dice.random(), math.nan)) for _ in range(drawable))
+        whole = DraftView(drawable, block, schedule, room)
+        drafted, known = stopped_early(block, schedule, min(drawable, l_max))
+        stops += drafted < drawable
+        early = DraftView(drafted, known, schedule, room)
+        for view in (whole, early):
+            assert view.lower <= policy_named(policy).plan([view], LOAD)[0].verify_len <= view.upper
+        assert policy_named(policy).plan([early], LOAD) == policy_named(policy).plan([whole], LOAD), (whole, early)
+    assert stops > 500
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("l_min", "l_max"), [(0, 3), (1, 3), (2, 2), (0, 0), (3, 8)])
+def test_a_policy_goes_on_exactly_as_far_as_it_would_verify(policy, l_min, l_max):
+    """More would be drafts drawn in vain, less would bend the choice."""
+    schedule = ScheduleParams(policy, l_min, l_max, 0.5)
+    for block in itertools.product(LEVELS, repeat=4):
+        length = plan(policy, block, l_min=l_min, l_max=l_max).verify_len
+        assert stopped_early(block, schedule, 4)[0] == length
+
+
+def test_up_to_l_min_drafting_never_stops():
+    goes_on = policy_named("threshold").goes_on
+    schedule = ScheduleParams("threshold", 2, 4, 0.5)
+    assert [goes_on((0.1,) * k, schedule) for k in (1, 2, 3)] == [True, True, False]
+    assert [goes_on((0.9,) * k, schedule) for k in (3, 4, 5)] == [True, True, False]
+
+
+def test_a_cut_that_stopped_the_drafting_says_which_confidence_it_was():
+    view = DraftView(2, (0.9, 0.8, 0.21), ScheduleParams("threshold", 1, 8, 0.3), 100)
+    assert policy_named("threshold").plan([view], LOAD)[0].reason == "cut at 2: c_3 0.21 < 0.30"
+    nothing = DraftView(0, (0.21,), ScheduleParams("threshold", 0, 8, 0.3), 100)
+    assert policy_named("threshold").plan([nothing], LOAD)[0].reason == "cut at 0: c_1 0.21 < 0.30"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -86,6 +141,11 @@ def test_presets_are_clipped_to_gamma_and_say_so():
     assert "γ = 8" in note
 
 
+def test_a_clipped_preset_keeps_what_it_says_about_stopping():
+    high = Preset("high", ScheduleParams("threshold", 5, 15, 0.6, stop_early=False))
+    assert not high.clipped_to(8)[0].stop_early
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -98,6 +158,8 @@ def test_presets_are_clipped_to_gamma_and_say_so():
         {"threshold": 1.01},
         {"threshold": "0.5"},
         {"policy": ""},
+        {"stop_early": 1},
+        {"stop_early": None},
     ],
 )
 def test_bad_schedules_are_refused_with_the_value(values):
