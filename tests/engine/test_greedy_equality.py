@@ -1,19 +1,25 @@
 """On the real model in fp32, greedy text with any drafter equals plain decoding, token for token."""
 
+import json
 import os
+import re
 
 import pytest
 import torch
 
 from dspark_core.decode_loop import DecodeLoop
-from dspark_core.draft_folders import find_draft_folders
+from dspark_core.draft_folders import drafter_names, find_draft_folders
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.drafters.lm import LmDrafter
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.events import DecodeRound
 from dspark_core.loading import find_model, load_drafters
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.target.llama import LlamaTarget
+from dspark_core.target.weights import load_tensors
 from tests.toy import FixedLoad
 
+SHIPPED = [name for name in drafter_names(find_model("smollm2-135m"), "auto") if name not in ("none", "ngram")]
 MAX_NEW_TOKENS = int(os.environ.get("DSPARK_TEST_TOKENS", "20"))
 PROMPTS = {
     "chat": [
@@ -98,8 +104,23 @@ def shipped_drafters(smollm2):
     return load_drafters(find_model("smollm2-135m"), "auto", smollm2)
 
 
+@pytest.fixture(scope="session")
+def skipping_lm(smollm2_folder):
+    """The real model without two of its layers: a draft model that is often right and often wrong."""
+    config = json.loads((smollm2_folder / "config.json").read_text(encoding="utf-8"))
+    kept = [layer for layer in range(config["num_hidden_layers"]) if layer not in (12, 20)]
+    state = {}
+    for name, tensor in load_tensors(smollm2_folder).items():
+        if found := re.match(r"model\.layers\.(\d+)\.(.*)", name):
+            if int(found[1]) in kept:
+                state[f"model.layers.{kept.index(int(found[1]))}.{found[2]}"] = tensor
+        else:
+            state[name] = tensor
+    return LlamaTarget.from_state(config | {"num_hidden_layers": len(kept)}, state)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("drafter", ["dspark", "dflash", "ngram", "echo"])
+@pytest.mark.parametrize("drafter", [*SHIPPED, "ngram", "echo"])
 @pytest.mark.parametrize("kind", PROMPTS)
 def test_greedy_text_equals_plain_decoding(kind, drafter, plain_texts, shipped_drafters, smollm2, smollm2_tokenizer):
     accepted = []
@@ -114,6 +135,18 @@ def test_greedy_text_equals_plain_decoding(kind, drafter, plain_texts, shipped_d
         assert len(set(accepted)) >= 3  # otherwise this test would prove little
     else:
         assert sum(accepted) > 0, "the drafter's tokens are never accepted: it is not read as it was trained"
+
+
+@pytest.mark.slow
+def test_a_draft_language_model_leaves_the_greedy_text_as_it_is(plain_texts, skipping_lm, smollm2, smollm2_tokenizer):
+    drafter = LmDrafter(skipping_lm, smollm2, num_draft_tokens=3)
+    accepted = []
+    for name in ("chat-0", "code-1", "Chinese-2"):
+        prompt_ids, token_ids, text = plain_texts[name]
+        events = run(smollm2, smollm2_tokenizer, drafter, prompt_ids)
+        assert (events[-1].token_ids, events[-1].text) == (token_ids, text)
+        accepted += [event.num_accepted for event in events if isinstance(event, DecodeRound)]
+    assert len(set(accepted)) >= 3, "neither kept nor cropped in every way, so this proves little"
 
 
 def test_a_shipped_checkpoint_is_there():
