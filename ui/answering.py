@@ -63,10 +63,11 @@ class Answering:
 
     def send(
         self, prompt: str, history: list[Turn], system: str, drafter: str, policy: str, l_min: float, l_max: float,
-        threshold: float, temperature: float, top_p: float, max_tokens: float, seed: str, request: gr.Request,
+        threshold: float, beyond_cut: bool, temperature: float, top_p: float, max_tokens: float, seed: str,
+        request: gr.Request,
     ) -> Iterator[Changes]:  # fmt: skip
         """Answer a new message."""
-        controls = (system, drafter, policy, l_min, l_max, threshold, temperature, top_p, max_tokens, seed)
+        controls = (system, drafter, policy, l_min, l_max, threshold, beyond_cut, temperature, top_p, max_tokens, seed)
         visitor = visitor_of(request)
         try:
             turns = [*history, {"role": "user", "content": read_prompt(prompt)}]
@@ -78,10 +79,11 @@ class Answering:
 
     def regenerate(
         self, history: list[Turn], system: str, drafter: str, policy: str, l_min: float, l_max: float,
-        threshold: float, temperature: float, top_p: float, max_tokens: float, seed: str, request: gr.Request,
+        threshold: float, beyond_cut: bool, temperature: float, top_p: float, max_tokens: float, seed: str,
+        request: gr.Request,
     ) -> Iterator[Changes]:  # fmt: skip
         """Answer the last message again, with the controls as they are now."""
-        controls = (system, drafter, policy, l_min, l_max, threshold, temperature, top_p, max_tokens, seed)
+        controls = (system, drafter, policy, l_min, l_max, threshold, beyond_cut, temperature, top_p, max_tokens, seed)
         turns = history[:-1] if history and history[-1]["role"] == "assistant" else list(history)
         visitor = visitor_of(request)
         try:
@@ -105,13 +107,13 @@ class Answering:
             )
         if self._visitors.running(visitor):
             raise ParameterError("Your last answer still runs. Press Stop first, or wait for its end.")
-        system, drafter, policy, l_min, l_max, threshold, temperature, top_p, max_tokens, seed = controls
+        system, drafter, policy, l_min, l_max, threshold, beyond_cut, temperature, top_p, max_tokens, seed = controls
         if not isinstance(drafter, str):
             raise ParameterError("Choose a drafter from the list.")
         system_text = read_text("The system prompt", system).strip()
         messages = ([{"role": "system", "content": system_text}] if system_text else []) + turns
         sampling = read_sampling(temperature, top_p, max_tokens, seed)
-        schedule = read_schedule(policy, l_min, l_max, threshold)
+        schedule = read_schedule(policy, l_min, l_max, threshold, beyond_cut)
         generation = session.engine.submit(session.request(messages, sampling, schedule, drafter))
         self._visitors.begin(visitor, generation)
         return generation

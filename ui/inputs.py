@@ -38,11 +38,21 @@ def _seed(value: object) -> int | None:
     return _whole("The seed", value)
 
 
-def read_schedule(policy: object, l_min: object, l_max: object, threshold: object) -> ScheduleParams:
+def read_schedule(
+    policy: object, l_min: object, l_max: object, threshold: object, beyond_cut: object
+) -> ScheduleParams:
     """The schedule that the controls say. Raises ParameterError."""
     if not isinstance(policy, str):
         raise ParameterError(f"The policy is {_shown(policy)}; choose one from the list.")
-    return ScheduleParams(policy, _whole("L_min", l_min), _whole("L_max", l_max), _number("The threshold", threshold))
+    if not isinstance(beyond_cut, bool):
+        raise ParameterError(f"'Draft beyond the cut' is {_shown(beyond_cut)}; tick it, or leave it empty.")
+    return ScheduleParams(
+        policy,
+        _whole("L_min", l_min),
+        _whole("L_max", l_max),
+        _number("The threshold", threshold),
+        stop_early=not beyond_cut,
+    )
 
 
 def read_sampling(temperature: object, top_p: object, max_tokens: object, seed: object) -> SamplingParams:

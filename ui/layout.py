@@ -40,6 +40,7 @@ class Parts:
     l_min: gr.Slider
     l_max: gr.Slider
     threshold: gr.Slider
+    beyond_cut: gr.Checkbox
     temperature: gr.Slider
     top_p: gr.Slider
     max_tokens: gr.Slider
@@ -54,7 +55,7 @@ class Parts:
     def controls(self) -> list[Any]:
         """What an answer is asked with, in the order that `ui.answering` takes."""
         return [
-            self.system, self.drafter, self.policy, self.l_min, self.l_max, self.threshold,
+            self.system, self.drafter, self.policy, self.l_min, self.l_max, self.threshold, self.beyond_cut,
             self.temperature, self.top_p, self.max_tokens, self.seed,
         ]  # fmt: skip
 
@@ -167,6 +168,10 @@ def _controls() -> dict[str, Any]:
                 0, 2, 0, step=0.05, label="Temperature", min_width=120,
                 info="0 is greedy", elem_id="ds-temperature",
             )  # fmt: skip
+        beyond_cut = gr.Checkbox(
+            True, label="Draft beyond the cut", elem_id="ds-beyond-cut",
+            info="to see what was cut; without it drafting ends there: faster, and the text has the same law",
+        )  # fmt: skip
         panel("schedule", elem_id="ds-schedule-panel")
         with gr.Accordion("More: top-p, length, seed, system prompt", open=False, elem_id="ds-more"):
             with gr.Row(elem_classes=["ds-pair"]):
@@ -185,6 +190,6 @@ def _controls() -> dict[str, Any]:
             )
     return {
         "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
-        "threshold": threshold, "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens,
-        "seed": seed, "system": system,
+        "threshold": threshold, "beyond_cut": beyond_cut, "temperature": temperature, "top_p": top_p,
+        "max_tokens": max_tokens, "seed": seed, "system": system,
     }  # fmt: skip

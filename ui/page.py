@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -95,10 +96,11 @@ class Wiring:
     def _connect_schedule(self, quiet: dict[str, Any]) -> None:
         parts = self._parts
         sliders: list[Any] = [parts.policy, parts.l_min, parts.l_max, parts.threshold]
+        steering = [*sliders, parts.beyond_cut]
         gr.on(
-            [part.change for part in sliders],
+            [part.change for part in steering],
             self.reschedule,
-            sliders,
+            steering,
             parts.schedule_note,
             trigger_mode="always_last",
             queue=False,
@@ -106,7 +108,7 @@ class Wiring:
             **quiet,
         )
         for button, preset in zip(parts.presets, PRESETS, strict=True):
-            button.click(_preset_handler(self, preset), None, [*sliders, parts.schedule_note], **quiet)
+            button.click(_preset_handler(self, preset), parts.beyond_cut, [*sliders, parts.schedule_note], **quiet)
 
     def configure(self) -> Changes:
         """Fit the controls to the session once it is open; until then ask again."""
@@ -156,11 +158,13 @@ class Wiring:
             body["load"] = load_json(session.engine.load_sensor.sample())
         return to_json(body)
 
-    def reschedule(self, policy: str, l_min: float, l_max: float, threshold: float, request: gr.Request) -> str:
+    def reschedule(
+        self, policy: str, l_min: float, l_max: float, threshold: float, beyond_cut: bool, request: gr.Request
+    ) -> str:
         """Steer the visitor's running answer; say what happened."""
         visitor = visitor_of(request)
         try:
-            schedule = read_schedule(policy, l_min, l_max, threshold)
+            schedule = read_schedule(policy, l_min, l_max, threshold, beyond_cut)
             running = self._visitors.update_schedule(visitor, schedule)
         except DSparkError as error:
             running = self._visitors.running(visitor)
@@ -168,12 +172,13 @@ class Wiring:
             return _schedule_note("error", f"{error} {rest}")
         return _schedule_note("info", _described(schedule, running))
 
-    def preset(self, preset: Preset, request: gr.Request) -> Changes:
-        """Set a preset, clipped to the drafter's γ, and say so."""
+    def preset(self, preset: Preset, beyond_cut: bool, request: gr.Request) -> Changes:
+        """Set a preset, clipped to the drafter's γ, and say so; a preset leaves the checkbox as it is."""
         parts, session = self._parts, self._host.session
         schedule, note = preset.schedule, ""
         if session is not None:
             schedule, note = preset.clipped_to(session.info.num_draft_tokens)
+        schedule = replace(schedule, stop_early=not beyond_cut)
         running = self._visitors.update_schedule(visitor_of(request), schedule)
         return {
             parts.policy: schedule.policy,
@@ -218,8 +223,8 @@ class Wiring:
 
 
 def _preset_handler(wiring: Wiring, preset: Preset) -> Any:
-    def apply(request: gr.Request) -> Changes:
-        return wiring.preset(preset, request)
+    def apply(beyond_cut: bool, request: gr.Request) -> Changes:
+        return wiring.preset(preset, beyond_cut, request)
 
     return apply
 
@@ -230,4 +235,5 @@ def _schedule_note(level: str, text: str, *, sticky: bool = False) -> str:
 
 def _described(schedule: ScheduleParams, running: bool) -> str:
     bounds = f"L_min {schedule.l_min}, L_max {schedule.l_max}, threshold {schedule.threshold:.2f}, {schedule.policy}"
-    return f"{bounds}: {'from the next round of the running answer' if running else 'for the next answer'}."
+    drafting = "drafting ends at the cut" if schedule.stop_early else "drafting goes on beyond the cut"
+    return f"{bounds}, {drafting}: {'from the next round of the running answer' if running else 'for the next answer'}."

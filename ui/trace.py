@@ -56,7 +56,7 @@ def round_json(event: DecodeRound) -> dict[str, Any]:
         "next": None if event.next is None else [event.next.id, event.next.text, event.next.kind],
         "text": "".join(token.text for token in event.committed),
         "s": [event.timings.draft_s, event.timings.schedule_s, event.timings.verify_s],
-        "sched": [event.policy, event.l_min, event.l_max, event.threshold],
+        "sched": [event.policy, event.l_min, event.l_max, event.threshold, event.stop_early],
         "load": load_json(event.load),
     }
 

@@ -78,6 +78,25 @@ def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake,
     assert not finished(page)
 
 
+def test_without_the_tick_drafting_ends_at_the_cut_from_the_next_round_on(visit, fake, fake_address, keep):
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
+    page = visit(fake_address)
+    set_number(page, "#ds-threshold", 0.6)
+    assert page.is_checked("#ds-beyond-cut input")
+    ask(page, "tell me")
+    page.wait_for_selector('.ds-tok[data-fate="unverified"]')
+    page.uncheck("#ds-beyond-cut input")
+    shows(page, ".ds-schedule", "drafting ends at the cut")
+    page.wait_for_function("window.dsparkPage.store.rounds.at(-1).stopEarly")
+    page.wait_for_function("window.dsparkPage.store.rounds.filter((round) => round.stopEarly).length > 5")
+    keep(page, "drafting-ends-at-the-cut")
+    cut = "({ stopEarly, verifyLen, draft }) => [stopEarly, draft.length > verifyLen]"
+    seen = page.evaluate(f"window.dsparkPage.store.rounds.map({cut})")
+    assert {tuple(pair) for pair in seen} == {(False, True), (True, False)}
+    assert [stops for stops, _ in seen] == sorted(stops for stops, _ in seen)
+    assert not finished(page)
+
+
 def test_stop_ends_the_answer_and_keeps_its_text(visit, fake, fake_address):
     fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)

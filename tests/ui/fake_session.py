@@ -176,7 +176,7 @@ class FakeGeneration:
         accepted = length if index % 3 == 2 else min(length, (1, 2, 0, 3)[index % 4])
         accepted = min(accepted, max(0, room - 1))
         draft, survival = [], 1.0
-        for k in range(gamma):
+        for k in range(length if schedule.stop_early else gamma):
             survival *= confidences[k]
             fate = (
                 Fate.UNVERIFIED
@@ -220,6 +220,7 @@ class FakeGeneration:
             schedule.l_min,
             schedule.l_max,
             schedule.threshold,
+            schedule.stop_early,
         )
         return event, position + len(committed)
 

@@ -3,11 +3,13 @@
 import json
 import math
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
+from dspark_core.params import PRESETS
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import in_a_loop
 from ui.answering import MAX_YIELDS_PER_S, Answering
@@ -19,7 +21,7 @@ from ui.visitors import Visitors
 ME = SimpleNamespace(session_hash="me")
 CONTROLS = {
     "system": "", "drafter": "dspark", "policy": "threshold", "l_min": 1, "l_max": 7, "threshold": 0.6,
-    "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
+    "beyond_cut": True, "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
 }  # fmt: skip
 
 
@@ -69,6 +71,7 @@ def test_an_answer_streams_and_ends_with_its_history(desk):
         ({"prompt": "x" * 100_000}, "Start a new chat"),
         ({"l_min": 6, "l_max": 3}, "l_min must not be above l_max"),
         ({"threshold": math.nan}, "threshold is nan"),
+        ({"beyond_cut": None}, "beyond the cut"),
         ({"policy": "nope"}, "nope"),
         ({"policy": None}, "policy"),
         ({"drafter": "nope"}, "nope"),
@@ -165,17 +168,32 @@ def test_sliders_steer_the_running_answer_and_refuse_what_is_crossed():
     desk = Desk(0.05)
     answer = desk.send()
     next(answer)
-    note = json.loads(desk.wiring.reschedule("threshold", 0, 2, 0.1, ME))
+    note = json.loads(desk.wiring.reschedule("threshold", 0, 2, 0.1, True, ME))
     assert note["level"] == "info"
     assert "running answer" in note["text"]
-    crossed = json.loads(desk.wiring.reschedule("threshold", 5, 2, 0.1, ME))
+    crossed = json.loads(desk.wiring.reschedule("threshold", 5, 2, 0.1, True, ME))
     assert crossed["level"] == "error"
-    unknown = json.loads(desk.wiring.reschedule("nope", 1, 2, 0.1, ME))
+    unknown = json.loads(desk.wiring.reschedule("nope", 1, 2, 0.1, True, ME))
     assert unknown["level"] == "error"
-    strangers = json.loads(desk.wiring.reschedule("threshold", 0, 1, 0.1, SimpleNamespace(session_hash="you")))
+    strangers = json.loads(desk.wiring.reschedule("threshold", 0, 1, 0.1, True, SimpleNamespace(session_hash="you")))
     assert "next answer" in strangers["text"]
     schedule = desk.session.engine.submitted[0].schedule
-    assert (schedule.l_min, schedule.l_max) == (0, 2)
+    assert (schedule.l_min, schedule.l_max, schedule.stop_early) == (0, 2, False)
+    note = json.loads(desk.wiring.reschedule("threshold", 0, 2, 0.1, False, ME))
+    assert "drafting ends at the cut" in note["text"]
+    assert desk.session.engine.submitted[0].schedule.stop_early
+    answer.close()
+
+
+@pytest.mark.parametrize("beyond_cut", [True, False])
+def test_what_the_checkbox_says_goes_with_the_answer_and_presets_leave_it(beyond_cut):
+    desk = Desk(0.05)
+    answer = desk.send(beyond_cut=beyond_cut)
+    next(answer)
+    running = desk.session.engine.submitted[0]
+    assert running.schedule.stop_early is not beyond_cut
+    desk.wiring.preset(PRESETS[0], beyond_cut, ME)
+    assert running.schedule == replace(PRESETS[0].schedule, l_max=7, stop_early=not beyond_cut)
     answer.close()
 
 

@@ -9,28 +9,35 @@ from ui.inputs import MAX_CHARACTERS, read_prompt, read_sampling, read_schedule,
 
 
 def test_whole_floats_count_as_whole_numbers():
-    schedule = read_schedule("threshold", 2.0, 5.0, 0.5)
+    schedule = read_schedule("threshold", 2.0, 5.0, 0.5, True)
     assert (schedule.l_min, schedule.l_max) == (2, 5)
     assert isinstance(schedule.l_min, int)
+
+
+@pytest.mark.parametrize("beyond_cut", [True, False])
+def test_drafting_stops_early_unless_the_box_is_ticked(beyond_cut):
+    assert read_schedule("threshold", 1, 3, 0.5, beyond_cut).stop_early is not beyond_cut
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        ("threshold", 6, 3, 0.5),
-        ("threshold", -1, 3, 0.5),
-        ("threshold", 1, 65, 0.5),
-        ("threshold", 1.5, 3, 0.5),
-        ("threshold", None, 3, 0.5),
-        ("threshold", math.nan, 3, 0.5),
-        ("threshold", 1, math.inf, 0.5),
-        ("threshold", 1, 3, math.nan),
-        ("threshold", 1, 3, 1.01),
-        ("threshold", 1, 3, "0.5"),
-        ("threshold", True, 3, 0.5),
-        (None, 1, 3, 0.5),
-        ({"a": 1}, 1, 3, 0.5),
-        ("threshold", [1], 3, 0.5),
+        ("threshold", 6, 3, 0.5, True),
+        ("threshold", -1, 3, 0.5, True),
+        ("threshold", 1, 65, 0.5, True),
+        ("threshold", 1.5, 3, 0.5, True),
+        ("threshold", None, 3, 0.5, True),
+        ("threshold", math.nan, 3, 0.5, True),
+        ("threshold", 1, math.inf, 0.5, True),
+        ("threshold", 1, 3, math.nan, True),
+        ("threshold", 1, 3, 1.01, True),
+        ("threshold", 1, 3, "0.5", True),
+        ("threshold", True, 3, 0.5, True),
+        (None, 1, 3, 0.5, True),
+        ({"a": 1}, 1, 3, 0.5, True),
+        ("threshold", [1], 3, 0.5, True),
+        ("threshold", 1, 3, 0.5, None),
+        ("threshold", 1, 3, 0.5, 1),
     ],
 )
 def test_a_schedule_that_cannot_be_honoured_is_refused_by_name(values):

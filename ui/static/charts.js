@@ -57,9 +57,10 @@ function blockFigure(store, colours) {
   const threshold = round?.policy === "threshold" ? round.threshold : null;
   const shapes = [];
   const annotations = [];
-  if (round && round.verifyLen < draft.length) {
-    shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: draft.length + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
-    annotations.push({ x: (round.verifyLen + draft.length + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: "not verified", showarrow: false, font: { size: 11, color: colours.muted } });
+  const end = round?.stopEarly ? gamma : draft.length;
+  if (round && round.verifyLen < end) {
+    shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: end + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
+    annotations.push({ x: (round.verifyLen + end + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: round.stopEarly ? "not drafted" : "not verified", showarrow: false, font: { size: 11, color: colours.muted } });
   }
   if (round && !confident) annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.95, text: "this drafter has no confidence head; shown: its probability", showarrow: false, font: { size: 11, color: colours.muted } });
   const value = confident ? (token) => token.confidence : (token) => token.draftProb;
@@ -95,9 +96,9 @@ const roundTraces = (colours, many) => [
   { name: "chosen ℓ", x: [], y: [], mode: many ? "lines" : "lines+markers", line: { width: many ? 1.25 : 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: "round %{x}: ℓ %{y}<extra></extra>" },
 ];
 
-function roundColumns(rounds) {
+function roundColumns(rounds, gamma) {
   const x = rounds.map((round) => round.index + 1);
-  const cap = (round, value) => Math.min(value, round.draft.length);
+  const cap = (round, value) => Math.min(value, round.stopEarly ? gamma : round.draft.length); // what could be verified
   return {
     x: [x, x, x, x],
     y: [
@@ -175,7 +176,7 @@ export function mountCharts(root, store) {
       const again = state !== this.state || this.count > store.rounds.length;
       const from = again ? (store.running ? Math.max(0, store.rounds.length - WINDOW) : 0) : this.count;
       const fresh = store.rounds.slice(from).filter(Boolean);
-      const columns = roundColumns(fresh);
+      const columns = roundColumns(fresh, store.prefilled?.num_draft_tokens ?? 0);
       if (again) {
         const traces = roundTraces(colours, fresh.length > 80).map((trace, i) => ({ ...trace, x: columns.x[i], y: columns.y[i] }));
         Plotly.react(this.box, traces, roundsLayout(store, colours), CONFIG);

@@ -16,6 +16,7 @@ const roundOf = (raw) => ({
   lMin: raw.sched[1],
   lMax: raw.sched[2],
   threshold: raw.sched[3],
+  stopEarly: raw.sched[4],
   load: loadOf(raw.load),
 });
 

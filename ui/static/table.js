@@ -23,7 +23,7 @@ function cells(round) {
   code.append(make("code", "", spoken(round.anchor)));
   return [
     make("th", "", String(round.index + 1)), code, drafted, plain(String(round.verifyLen)), plain(round.reason),
-    plain(String(round.accepted)), own, plain(`${round.lMin}–${round.lMax}, ${round.threshold.toFixed(2)}, ${round.policy}`),
+    plain(String(round.accepted)), own, plain(`${round.lMin}–${round.lMax}, ${round.threshold.toFixed(2)}, ${round.policy}${round.stopEarly ? ", drafting ends at the cut" : ""}`),
     plain(ms(round.seconds.draft)), plain(ms(round.seconds.schedule)), plain(ms(round.seconds.verify)),
   ];
 }
