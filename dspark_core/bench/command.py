@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dspark_core.loading import Session
 
 _PLAIN, _GENERATE = "plain", "transformers_generate"
+_ALL = "-all"  # ends the name of a lane that drafts beyond the cut
 _LIGHT = ("none", "ngram")  # drafters that come with every session; none is the plain lane
 _DEFAULT_SETS = ("chat", "maths", "code")
 
@@ -45,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lanes",
         metavar="A,B,…",
-        help=f"which of {_PLAIN}, ngram, the drafters and {_GENERATE} run; {_PLAIN} always does (all but ngram)",
+        help=f"which of {_PLAIN}, ngram, the drafters and {_GENERATE} run; {_PLAIN} always does (all but ngram); "
+        f"NAME{_ALL} is a drafter that drafts beyond the cut, to compare T_draft: --lanes dspark,dspark{_ALL}",
     )
     parser.add_argument("--json", action="store_true", help="print the JSON line alone")
     add_model_options(parser)
@@ -79,7 +82,7 @@ def _lane_names(options: argparse.Namespace) -> list[str]:
     trained = sorted((name for name in drafters if name not in _LIGHT), key=lambda name: name != DFLASH)  # dflash first
     if options.lanes is None:
         return [_PLAIN, *(trained or ["dflash", "dspark"]), _GENERATE]  # without any, the first lane is refused
-    lanes = [_PLAIN, "ngram", *trained, _GENERATE]
+    lanes = [_PLAIN, *(lane for name in ("ngram", *trained) for lane in (name, name + _ALL)), _GENERATE]
     asked = [name.strip() for name in options.lanes.split(",") if name.strip()]
     unknown = [name for name in asked if name not in lanes]
     if unknown:
@@ -142,6 +145,7 @@ def _measure(
             "l_min": schedule.l_min,
             "l_max": schedule.l_max,
             "threshold": schedule.threshold,
+            "stop_early": schedule.stop_early,
             "temperature": sampling.temperature,
             "max_new_tokens": sampling.max_new_tokens,
             "prompts": {kind: sum(case.kind == kind for case in cases) for kind in kinds},
@@ -159,16 +163,18 @@ def _lane(name: str, session: Session, model: str, schedule: ScheduleParams) -> 
         return TransformersLane(
             ensure_model(model), dtype=target.dtype, device=target.device, stop_token_ids=target.stop_token_ids
         )
-    drafter = "none" if name == _PLAIN else name
+    drafter = "none" if name == _PLAIN else name.removesuffix(_ALL)
     if drafter not in session.info.drafters:
         raise ParameterError(
             f"The lane {name} needs a drafter for {session.info.model}, and none is here. Name one with --draft-model, "
             "or leave the lane out: --lanes plain,transformers_generate."
         )
-    plain = drafter == "none"
-    return EngineLane(
-        name, session.engine, drafter, PLAIN_SCHEDULE if plain else schedule, session.info.drafters[drafter]
-    )
+    note = session.info.drafters[drafter]
+    if drafter == "none":
+        schedule = PLAIN_SCHEDULE
+    elif name != drafter:
+        schedule, note = replace(schedule, stop_early=False), f"{note} It drafts beyond the cut.".strip()
+    return EngineLane(name, session.engine, drafter, schedule, note)
 
 
 def _text(report: dict[str, Any], names: list[str]) -> str:

@@ -52,17 +52,27 @@ def machine_report(device_label: str, dtype: str, threads: int, torch_version: s
 
 
 def table(lanes: Mapping[str, Mapping[str, Any]]) -> str:
-    """The lanes' figures, one line a lane, then acceptance by position with n."""
+    """The lanes' figures, one line a lane, then the times of a round, then acceptance by position with n."""
     head = (
         f"{'lane':<22}{'tokens/s':>9}{'ratio':>7}{'95 %':>14}{'τ':>6}{'accepted':>10}"
         f"{'draft':>7}{'sched.':>7}{'verify':>7}{'wall t/s':>10}{'same text':>11}"
     )
     lines = [head, *(_line(name, lane) for name, lane in lanes.items()), ""]
+    lines += [_round_line(name, lane) for name, lane in lanes.items() if lane["drafted"]]
     for name, lane in lanes.items():
         if lane["conditional"]:
             shares = "  ".join(f"{at['position']}: {at['share']:.2f} (n={at['n']})" for at in lane["conditional"])
             lines.append(f"{name}, accepted at position, given those before:  {shares}")
     return "\n".join(lines)
+
+
+def _round_line(name: str, lane: Mapping[str, Any]) -> str:
+    rounds, ratio = lane["rounds"], lane["draft_to_verify"]
+    return (
+        f"{name}, a round: T_draft {1000 * lane['draft_s'] / rounds:.2f} ms for {lane['drafted'] / rounds:.1f} drafts, "
+        f"T_verify {1000 * lane['verify_s'] / rounds:.2f} ms for {lane['verified'] / rounds:.1f} of them, "
+        f"T_draft / T_verify {'–' if ratio is None else f'{ratio:.3f}'}"
+    )
 
 
 def _line(name: str, lane: Mapping[str, Any]) -> str:

@@ -223,6 +223,23 @@ def test_the_command_prints_a_table_and_then_one_json_line_with_a_key_a_lane(mon
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_a_lane_that_drafts_beyond_the_cut_runs_beside_the_one_that_does_not(monkeypatch, capsys):
+    monkeypatch.setattr(dspark_core.loading, "open_session", toy_session.open_session)
+    asked = ["--lanes", "dspark-all,dspark", "--set", "chat", "--limit", "2", "--max-new-tokens", "30"]
+    assert main(["bench", *asked, "--l-min", "0", "--threshold", "0.5"]) == 0
+    *table, last = capsys.readouterr().out.splitlines()
+    report = json.loads(last)
+    early, whole = report["dspark"], report["dspark-all"]
+    assert early["drafted"] == early["verified"] < whole["drafted"]
+    assert early["answers"] == whole["answers"] == {"same": 2, "n": 2, "earliest_difference": None}
+    assert "beyond the cut" in whole["note"]
+    assert report["settings"]["stop_early"] is True
+    for name in ("dspark", "dspark-all"):
+        drafts = f"{report[name]['drafted'] / report[name]['rounds']:.1f} drafts"
+        assert any(line.startswith(f"{name}, a round: T_draft") and drafts in line for line in table)
+        assert report[name]["draft_to_verify"] > 0
+
+
 def test_a_lane_without_its_drafter_is_refused(monkeypatch, capsys):
     def without_drafters(*_, **__):
         session = toy_session.ToySession()
