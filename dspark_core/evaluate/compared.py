@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from dspark_core.evaluate.resampled import Resampled
+from dspark_core.evaluate.resampled import resampled
 from dspark_core.telemetry import Summary, merge
 
 Key = TypeVar("Key")
@@ -22,9 +22,9 @@ def over_baseline(ours: Mapping[Key, Summary], baseline: Mapping[Key, Summary]) 
         ours, baseline: one summary a prompt, by a key of that prompt.
     """
     both = [key for key in baseline if key in ours]
-    mine, theirs = [ours[key] for key in both], [baseline[key] for key in both]
+    mine, theirs = tuple(ours[key] for key in both), tuple(baseline[key] for key in both)
     total, base = merge(mine), merge(theirs)
-    draws, base_draws = Resampled(mine), Resampled(theirs)
+    draws, base_draws = resampled(mine), resampled(theirs)
     return {
         "prompts": len(both),
         "tau_ratio": _ratio(total.tau, base.tau),

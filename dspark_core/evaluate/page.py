@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from dspark_core.errors import ParameterError
-from dspark_core.evaluate.charts import COLOURS, Chart, Panel, Series
+from dspark_core.evaluate.charts import COLOURS, Chart, Panel, Series, beside
 from dspark_core.files import write_whole_text
 
 _SCRIPT = "plotly/package_data/plotly.min.js"
-_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "star")
-_PATTERNS = ("", "/", ".", "x", "\\", "-")
+# One a drafter: colour is never the only sign.
+_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star", "x")
+_GLYPHS = "●■▲◆▼✚★✖"
+_PATTERNS = ("", "/", ".", "x", "\\", "-", "+", "|")
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -28,12 +30,18 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Evaluation of drafters</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 90rem; padding: 0 1rem; }}
-.panels {{ display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }}
+:root {{ color-scheme: light dark; --ink: #212529; --faint: #495057; --grid: #dee2e6; --paper: #fff; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e9ecef; --faint: #adb5bd; --grid: #343a40; --paper: #14171c; }}
+}}
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1rem auto; max-width: 90rem; padding: 0 1rem;
+  color: var(--ink); background: var(--paper); }}
+h1 {{ font-size: 1.5rem; }}
+h2 {{ font-size: 1.2rem; line-height: 1.3; margin-top: 2.5rem; }}
 h3 {{ font-size: 1rem; margin: 0; }}
+.panels {{ display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }}
 .panels > div {{ min-width: 0; }}
-.panel {{ height: 24rem; }}
-.caption {{ color: #495057; font-size: 0.875rem; }}
+.caption {{ color: var(--faint); font-size: 0.875rem; overflow-wrap: anywhere; }}
 </style>
 <script>{script}</script>
 </head>
@@ -43,9 +51,25 @@ h3 {{ font-size: 1rem; margin: 0; }}
 <script type="application/json" id="figures">{figures}</script>
 <script>
 const figures = JSON.parse(document.getElementById("figures").textContent);
-for (const [index, figure] of figures.entries()) {{
-  Plotly.newPlot("panel-" + index, figure.data, figure.layout, {{ responsive: true, displaylogo: false }});
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function draw() {{
+  const style = getComputedStyle(document.documentElement);
+  const [ink, grid, paper] = ["--ink", "--grid", "--paper"].map((name) => style.getPropertyValue(name).trim());
+  for (const [index, figure] of figures.entries()) {{
+    for (const series of figure.data) {{
+      if (series.type === "bar" && series.error_y) series.error_y.color = ink;
+    }}
+    const layout = Object.assign({{}}, figure.layout, {{ paper_bgcolor: paper, plot_bgcolor: paper }});
+    layout.font = {{ color: ink }};
+    layout.hoverlabel = {{ bgcolor: paper, font: {{ color: ink }} }};
+    for (const axis of ["xaxis", "yaxis"]) {{
+      layout[axis] = Object.assign({{}}, layout[axis], {{ gridcolor: grid, linecolor: grid, zerolinecolor: grid }});
+    }}
+    Plotly.react("panel-" + index, figure.data, layout, {{ responsive: true, displaylogo: false }});
+  }}
 }}
+draw();
+dark.addEventListener("change", draw);
 </script>
 </body>
 </html>
@@ -90,7 +114,8 @@ def _sections(charts: Sequence[Chart]) -> list[str]:
             )
             index += 1
         sections.append(
-            f'<section>\n<h2>{html.escape(chart.title)}</h2>\n<div class="panels">\n'
+            f"<section>\n<h2>{html.escape(chart.title)}</h2>\n<p>Across: {html.escape(chart.x_label)}.</p>\n"
+            + '<div class="panels">\n'
             + "\n".join(panels)
             + f'\n</div>\n<p class="caption">{html.escape(chart.caption)}</p>\n</section>'
         )
@@ -99,61 +124,76 @@ def _sections(charts: Sequence[Chart]) -> list[str]:
 
 def _figure(chart: Chart, panel: Panel) -> dict[str, Any]:
     """Plotly reads texts as markup, so names are escaped."""
-    draw = _bar if chart.kind == "bars" else _line
-    beside = {"textposition": "none" if chart.counts_below else "outside"} if chart.kind == "bars" else {}
+    drafters = len(panel.series)
     return {
-        "data": [draw(index, series) | beside for index, series in enumerate(panel.series)],
+        "data": [_trace(chart, index, series, drafters) for index, series in enumerate(panel.series)],
         "layout": {
             "xaxis": {
-                "title": {"text": html.escape(chart.x_label)},
-                "type": "category",
+                "range": [-0.6, max(1, len(panel.ticks)) - 0.4],
+                "tickvals": list(range(len(panel.ticks))),
+                "ticktext": _ticks(panel),
+                "tickangle": 0,
+                "showgrid": False,
+                "zeroline": False,
                 "automargin": True,
-                **(_counts_below(panel) if chart.counts_below else {}),
             },
-            "yaxis": {"title": {"text": html.escape(chart.y_label)}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": html.escape(chart.y_label)}, "range": [0, chart.top]},
+            "height": 330 + 16 * drafters,
             "barmode": "group",
             "showlegend": True,
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-            "margin": {"t": 64, "r": 16, "b": 48, "l": 56},
+            "margin": {"t": 48, "r": 8, "b": 48, "l": 56},
         },
     }
 
 
-def _counts_below(panel: Panel) -> dict[str, Any]:
-    """Under each tick what each drafter's point was counted from, in its colour."""
-    counts: dict[str, str] = {}
-    for index, series in enumerate(panel.series):
-        for x, label in zip(map(html.escape, series.x), map(html.escape, series.labels), strict=True):
-            coloured = f'<span style="color:{COLOURS[index % len(COLOURS)]};font-size:0.8em">{label}</span>'
-            counts[x] = f"{counts.get(x, x)}<br>{coloured}"
-    return {"tickvals": list(counts), "ticktext": list(counts.values()), "tickangle": 0}
+def _ticks(panel: Panel) -> list[str]:
+    """Under each tick a line a drafter: what its point was counted from, after its sign in its colour."""
+    texts = []
+    for place, tick in enumerate(panel.ticks):
+        lines = [html.escape(tick)]
+        for index, series in enumerate(panel.series):
+            sign = f'<span style="color:{COLOURS[index % len(COLOURS)]}">{_GLYPHS[index % len(_GLYPHS)]}</span>'
+            count = f"{sign}{series.n[place]}" if place < len(series.n) else " "
+            lines.append(f'<span style="font-size:0.75em">{count}</span>')
+        texts.append("<br>".join(lines))
+    return texts
 
 
-def _points(series: Series) -> dict[str, Any]:
-    points: dict[str, Any] = {
-        "name": html.escape(series.name),
-        "x": [html.escape(x) for x in series.x],
+def _trace(chart: Chart, index: int, series: Series, drafters: int) -> dict[str, Any]:
+    colour, pairs = COLOURS[index % len(COLOURS)], list(zip(series.y, series.intervals, strict=True))
+    trace: dict[str, Any] = {
+        "name": f"{_GLYPHS[index % len(_GLYPHS)]} {html.escape(series.name)}",
         "y": list(series.y),
-        "text": [html.escape(label) for label in series.labels],
-    }
-    if any(series.intervals):
-        pairs = list(zip(series.y, series.intervals, strict=True))
-        points["error_y"] = {
+        "text": [f"{html.escape(x)}, n = {n}" for x, n in zip(series.x, series.n, strict=True)],
+        "hovertemplate": "%{text}: %{y:.3f}",
+        "error_y": {
             "type": "data",
             "symmetric": False,
             "array": [interval[1] - y if interval and y is not None else 0 for y, interval in pairs],
             "arrayminus": [y - interval[0] if interval and y is not None else 0 for y, interval in pairs],
+            "visible": any(series.intervals),
+            "thickness": 1.5,
+        },
+    }
+    if chart.kind == "bars":
+        pattern = {"shape": _PATTERNS[index % len(_PATTERNS)], "fgcolor": colour}
+        marker = {"color": colour, "pattern": pattern, "line": {"color": colour, "width": 1.5}}
+        return trace | {
+            "type": "bar",
+            "x": list(range(len(series.x))),
+            "marker": marker,
+            "textposition": "none",
         }
-    return points
-
-
-def _bar(index: int, series: Series) -> dict[str, Any]:
-    marker = {"color": COLOURS[index % len(COLOURS)], "pattern": {"shape": _PATTERNS[index % len(_PATTERNS)]}}
-    text = {"textangle": -90, "constraintext": "none", "textfont": {"size": 9}, "cliponaxis": False}
-    return {"type": "bar", "marker": marker, **text, **_points(series)}
-
-
-def _line(index: int, series: Series) -> dict[str, Any]:
     symbol = _SYMBOLS[index % len(_SYMBOLS)]
-    marker = {"color": COLOURS[index % len(COLOURS)], "symbol": symbol, "size": 8}
-    return {"type": "scatter", "marker": marker, **_points(series)}
+    return trace | {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [place + beside(index, drafters) for place in range(len(series.x))],
+        "line": {"color": colour},
+        "marker": {
+            "color": colour,
+            "symbol": [f"{symbol}-open" if interval is None else symbol for interval in series.intervals],
+            "size": 8,
+        },
+    }

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from dspark_core.errors import ParameterError
-from dspark_core.evaluate.charts import COLOURS, Chart, Panel, Series
+from dspark_core.evaluate.charts import COLOURS, Chart, Panel, Series, beside
+from dspark_core.files import write_whole
 
-_PANEL_INCHES = (5.2, 3.6)
-_MARKERS, _HATCHES = "os^Dv*", ("", "//", "..", "xx", "\\\\", "--")  # colour is never the only sign
+_PANEL_INCHES = (6.0, 3.0)
+_MARKERS = "os^DvP*X"
+_HATCHES = ("", "//", "..", "xx", "\\\\", "--", "++", "oo")  # colour is never the only sign
+_INK = "#343a40"
+_ROW_POINTS = 9  # height of a line of counts
 _DPI = 130
 
 
@@ -27,7 +31,7 @@ def check_matplotlib() -> None:
 
 
 def write_pngs(charts: Iterable[Chart], folder: Path) -> list[Path]:
-    """One file a chart. Raises OSError when the folder cannot be written."""
+    """One file a chart. Raises ResourceError when the disk refuses."""
     return [_write(chart, folder / f"{chart.name}.png") for chart in charts]
 
 
@@ -35,21 +39,35 @@ def _write(chart: Chart, path: Path) -> Path:
     from matplotlib.figure import Figure  # slow to import; no pyplot, so no state and no display
 
     lines = math.ceil(len(chart.panels) / chart.columns)
+    drafters = max(len(panel.series) for panel in chart.panels)
     width = max(2, chart.columns) * _PANEL_INCHES[0]
-    figure = Figure(figsize=(width, lines * _PANEL_INCHES[1] + 1), layout="constrained", dpi=_DPI)
-    axes = figure.subplots(lines, chart.columns, squeeze=False, sharey=True).flatten()
-    for ax, panel in zip(axes, chart.panels, strict=True):
+    height = lines * (_PANEL_INCHES[1] + drafters * _ROW_POINTS / 72) + 1.3
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=_DPI)
+    axes = figure.subplots(lines, chart.columns, squeeze=False).flatten()
+    for ax, panel in zip(axes, chart.panels, strict=False):
         (_bars if chart.kind == "bars" else _lines)(ax, panel)
-        (_counts_below if chart.counts_below else _counts_beside)(ax, panel)
-        ax.set(title=_plain(panel.title), ylabel=chart.y_label)
-        ax.set_xlabel(chart.x_label)
+        _counts_below(ax, panel)
+        ax.set(title=_plain(panel.title), ylabel=chart.y_label, ylim=(0, chart.top))
+        ax.set_xticks(range(len(panel.ticks)), list(map(_plain, panel.ticks)))
+        ax.set_xlim(-0.6, max(1, len(panel.ticks)) - 0.4)
         ax.grid(axis="y", alpha=0.3)
-        ax.margins(y=0.12)
-    axes[0].set_ylim(bottom=0)  # shared by all
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
-    figure.suptitle(_plain(chart.title), fontweight="bold")
-    figure.supxlabel(_plain(textwrap.fill(chart.caption, int(width * 16))), fontsize=7)
-    figure.savefig(path)
+        ax.set_axisbelow(True)
+    for ax in axes[len(chart.panels) :]:
+        ax.set_axis_off()
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.suptitle(_plain(chart.title) + "\n", fontweight="bold")  # the empty line is the legend's place
+    figure.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1 - 0.22 / height),
+        borderaxespad=0,
+        ncols=max(1, len(names)),
+        frameon=False,
+    )
+    words = ["", *textwrap.wrap(chart.x_label, int(width * 16)), "", *textwrap.wrap(chart.caption, int(width * 16))]
+    figure.supxlabel(_plain("\n".join(words)), fontsize=7)
+    write_whole(path, lambda unfinished: figure.savefig(unfinished, format="png"))
     return path
 
 
@@ -58,13 +76,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _ticks(panel: Panel) -> tuple[str, ...]:
-    """The names of the places on the axis; the drafters' points differ only in how many of them there are."""
-    return max((series.x for series in panel.series), key=len, default=())
-
-
 def _bars(ax: Any, panel: Panel) -> None:
-    ticks = _ticks(panel)
     width = 0.8 / max(1, len(panel.series))
     for index, series in enumerate(panel.series):
         ax.bar(
@@ -76,50 +88,61 @@ def _bars(ax: Any, panel: Panel) -> None:
             hatch=_HATCHES[index % len(_HATCHES)],
             edgecolor="white",
             yerr=_errors(series),
-            capsize=3,
+            ecolor=_INK,
+            capsize=2,
         )
-    ax.set_xticks(range(len(ticks)), [_plain(tick) for tick in ticks])
 
 
 def _lines(ax: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
+        colour, marker = COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
+        places = [place + beside(index, len(panel.series)) for place in range(len(series.x))]
+        heights = [math.nan if y is None else y for y in series.y]
         ax.errorbar(
-            range(len(series.x)),
-            [math.nan if y is None else y for y in series.y],
+            places,
+            heights,
             yerr=_errors(series),
             label=_plain(series.name),
-            color=COLOURS[index % len(COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            capsize=3,
-            linewidth=1.5,
+            color=colour,
+            marker=marker,
+            markersize=5,
+            capsize=2,
+            linewidth=1.2,
         )
-    ticks = _ticks(panel)
-    ax.set_xticks(range(len(ticks)), ticks)
-
-
-def _counts_beside(ax: Any, panel: Panel) -> None:
-    """A label on each bar. The axes keep what was drawn in order, error bars among it, so bars are picked by kind."""
-    bars = [container for container in ax.containers if hasattr(container, "patches")]
-    for container, series in zip(bars, panel.series, strict=True):
-        ax.bar_label(container, series.labels, fontsize=6, padding=2, rotation=90)
+        hollow = [i for i, interval in enumerate(series.intervals) if interval is None]
+        ax.plot(
+            [places[i] for i in hollow],
+            [heights[i] for i in hollow],
+            linestyle="none",
+            marker=marker,
+            markersize=5,
+            markerfacecolor="white",
+            markeredgecolor=colour,
+            zorder=3,
+        )
 
 
 def _counts_below(ax: Any, panel: Panel) -> None:
-    """A line of labels a drafter under the axis, in its colour."""
+    """A line a drafter under the axis: its name, and what each point was counted from."""
+
+    def write(text: str, place: tuple[float, float], line: int, coordinates: Any, **style: Any) -> None:
+        ax.annotate(
+            text,
+            place,
+            (0, -20 - _ROW_POINTS * line),
+            xycoords=coordinates,
+            textcoords="offset points",
+            va="top",
+            fontsize=6,
+            **style,
+        )
+
     for index, series in enumerate(panel.series):
-        for place, label in enumerate(series.labels):
-            ax.annotate(
-                label,
-                (place, 0),
-                (0, -20 - 9 * index),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                fontsize=6,
-                color=COLOURS[index % len(COLOURS)],
-            )
-    ax.xaxis.labelpad = 4 + 9 * len(panel.series)
+        colour = COLOURS[index % len(COLOURS)]
+        name = _plain(textwrap.shorten(series.name, 16, placeholder="…"))
+        write(name, (-0.01, 0), index, "axes fraction", ha="right", color=colour, fontweight="bold")
+        for place, n in enumerate(series.n):
+            write(str(n), (place, 0), index, ("data", "axes fraction"), ha="center", color=_INK)
 
 
 def _errors(series: Series) -> list[list[float]] | None:

@@ -71,7 +71,7 @@ def _of_temperature(report: Mapping[str, Any], temperature: str) -> list[str]:
     blocks = [f"**τ, {title}**: tokens per round, the target's own included, with 95 % intervals over the prompts"]
     blocks.append(_by_set(report, temperature, _tau))
     if baseline:
-        blocks.append(f"The same over that of {escaped(baseline)}, prompt by prompt:")
+        blocks.append(f"The same over τ of {escaped(baseline)} on the same prompts, with paired 95 % intervals:")
         blocks.append(_by_set(report, temperature, _ratio))
     blocks.append(f"Accepted at position, given those before (n), {title}, all prompts:")
     blocks.append(_acceptance(cells, baseline))

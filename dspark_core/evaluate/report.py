@@ -8,7 +8,7 @@ from typing import Any
 from dspark_core.evaluate.compared import over_baseline
 from dspark_core.evaluate.confidence import all_of, confidence_report
 from dspark_core.evaluate.measure import Cell, Job, Measured, Outcome
-from dspark_core.evaluate.resampled import Resampled
+from dspark_core.evaluate.resampled import resampled
 from dspark_core.evaluate.wording import temperature_key
 from dspark_core.telemetry import LATE_POSITION, Summary, merge
 
@@ -26,7 +26,7 @@ def cell_report(outcomes: Outcomes, baseline: Outcomes | None = None) -> dict[st
     (see `compared`), None without a baseline.
     """
     summaries = {key: outcome.summary for key, outcome in outcomes.items()}
-    total, others = merge(summaries.values()), Resampled(list(summaries.values()))
+    total, others = merge(summaries.values()), resampled(tuple(summaries.values()))
     return {
         "prompts": len(summaries),
         "tau": total.tau if total.rounds else None,

@@ -68,31 +68,63 @@ def a_report(kind="chat", drafter="dspark", **changes):
 
 def test_charts_show_the_reports_own_numbers_with_n_machine_and_date():
     tau, acceptance, lengths = charts(a_report())
-    assert [(series.name, series.y, series.labels) for series in tau.panels[0].series] == [
-        ("dspark", (3.0,), ("n=2",)),
-        ("dflash", (4 / 3,), ("n=2",)),
+    assert [(series.name, series.y, series.n) for series in tau.panels[0].series] == [
+        ("dspark", (3.0,), (2,)),
+        ("dflash", (4 / 3,), (2,)),
     ]
     dspark, dflash = acceptance.panels[0].series
-    assert (dspark.y, dspark.labels) == ((2 / 3, 1, 1 / 2, 1), ("n=3", "n=2", "n=2", "n=1"))
-    assert (dflash.x, dflash.y, dflash.labels) == (("1", "2"), (1 / 3, 0), ("n=3", "n=1"))
+    assert (dspark.y, dspark.n) == ((2 / 3, 1, 1 / 2, 1), (3, 2, 2, 1))
+    assert (dflash.x, dflash.y, dflash.n) == (("1", "2"), (1 / 3, 0), (3, 1))
     assert lengths.panels[0].series[0].y == (1 / 3, 0, 1 / 3, 0, 1 / 3)
+    assert lengths.panels[0].series[0].n == (1, 0, 1, 0, 1)
     for chart in (tau, acceptance, lengths):
         assert chart.caption.startswith("Measured on CPU (toy), torch 9.9, Python 3.99, float64, 2001-02-03: toy,")
         assert chart.caption.endswith(" python -m dspark_core evaluate --set chat")
     assert charts(a_report(partial=True))[0].caption.startswith("Partial")
 
 
+def test_counts_stand_in_their_drafters_line_where_another_one_has_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("dspark_core.evaluate.page.plotly_script", lambda: "")
+    text = write_page(charts(a_report()), tmp_path).read_text(encoding="utf-8")
+    figures = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
+    ticks = [re.sub("<span[^>]*>|</span>", "", tick) for tick in figures[1]["layout"]["xaxis"]["ticktext"]]
+    assert ticks == ["1<br>●3<br>■3", "2<br>●2<br>■1", "3<br>●2<br> ", "4<br>●1<br> "]
+
+
+def test_panels_of_a_chart_share_their_axis_and_all_sets_come_last():
+    report = a_report()
+    report["settings"]["prompts"] = {"chat": 2, "code": 2}
+    for name, cells in report["results"].items():
+        cells["code"] = report["results"]["dflash"]["chat"]
+        report.setdefault("all_sets", {})[name] = cells["chat"]
+    tau, acceptance, lengths = charts(report)
+    assert tau.panels[0].ticks == ("chat", "code", "all sets")
+    assert [panel.title for panel in acceptance.panels] == [
+        "chat, greedy (T = 0)",
+        "code, greedy (T = 0)",
+        "all sets, greedy (T = 0)",
+    ]
+    assert acceptance.panels[0].ticks == ("1", "2", "3", "4")
+    assert tau.top > 5, "the highest interval ends at 5"
+    assert acceptance.top > 1
+    assert 2 / 3 < lengths.top < 1, "two rounds of three accepted nothing"
+
+
 def test_the_page_is_whole_in_itself_and_no_name_can_break_out_of_its_script(tmp_path, monkeypatch):
     monkeypatch.setattr("dspark_core.evaluate.page.plotly_script", lambda: "/* plotly {braces} */")
-    drawn = charts(a_report(kind="</script><b>$x$"))
+    drawn = charts(a_report("</script><b>$x$", "<i>"))
     text = write_page(drawn, tmp_path).read_text(encoding="utf-8")
     assert "/* plotly {braces} */" in text
     assert not re.search(r'(src|href)\s*=\s*"?http', text)
     data = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)[1]
     figures = json.loads(data)
     assert len(figures) == text.count('class="panel"') == 3
-    assert figures[0]["data"][0]["x"] == ["&lt;/script&gt;&lt;b&gt;$x$"]
+    (tick,) = figures[0]["layout"]["xaxis"]["ticktext"]
+    assert tick.startswith("&lt;/script&gt;&lt;b&gt;$x$<br>")
+    assert figures[0]["data"][0]["text"] == ["&lt;/script&gt;&lt;b&gt;$x$, n = 2"]
+    assert figures[0]["data"][0]["name"] == "● &lt;i&gt;"
     assert figures[1]["data"][0]["y"] == [2 / 3, 1, 1 / 2, 1]
+    assert figures[1]["data"][0]["marker"]["symbol"] == ["circle", "circle", "circle", "circle-open"]
     assert figures[0]["data"][0]["error_y"]["array"] == [2.0]
     assert text.count("2001-02-03") == 3
 
@@ -106,7 +138,7 @@ def test_the_command_draws_each_chart_and_a_page(tmp_path, monkeypatch, capsys):
     names = {"tau.png", "acceptance_by_position.png", "accepted_lengths.png", "evaluation.html"}
     assert {path.name for path in folder.iterdir()} == names
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
-    assert "Plotly.newPlot" in (folder / "evaluation.html").read_text(encoding="utf-8")
+    assert "Plotly.react" in (folder / "evaluation.html").read_text(encoding="utf-8")
     assert "evaluation.html" in capsys.readouterr().err
 
 
@@ -157,7 +189,7 @@ def test_the_readmes_tables_show_the_reports_own_numbers():
         "| drafter | chat (2) |",
         "| dspark | 3.00 (2.00–5.00) |",
         "| dflash | 1.33 (1.00–1.50) |",
-        "The same over that of dflash, prompt by prompt:",
+        "The same over τ of dflash on the same prompts, with paired 95 % intervals:",
         "| dspark | 2.25 (1.33–5.00) |",
         "| drafter | 1 | 2 | 3 | 4 | 4 / 1 (95 %) | 4 / 1 over dflash's |",
         "| dspark | 0.67 (3) | 1.00 (2) | 0.50 (2) | 1.00 (1) | 1.50 | – |",
