@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-_FLAGS = {"sets": "--set", "drafters": "--drafter", "temperatures": "--temperature"}
+_FLAGS = {"sets": "--set", "drafters": "--drafter", "temperatures": "--temperature", "stop_early": "--no-stop-early"}
 _OUTPUTS = ("json", "plots", "write_readme")  # these change no figure
 
 
@@ -24,8 +24,11 @@ def command_line(options: argparse.Namespace, add_arguments: Callable[[argparse.
         if name in _OUTPUTS or given == default:
             continue
         flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
-        for value in given if isinstance(given, list) else [given]:
-            words += [flag, _without_folders(str(value))]
+        if isinstance(given, bool):
+            words.append(flag)
+        else:
+            for value in given if isinstance(given, list) else [given]:
+                words += [flag, _without_folders(str(value))]
     return " ".join(shlex.join(words).split())
 
 

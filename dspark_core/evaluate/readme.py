@@ -109,14 +109,16 @@ def _ratio(cell: Mapping[str, Any]) -> str | None:
 def _acceptance(cells: Mapping[str, Mapping[str, Any]], baseline: str | None) -> str:
     """By position, then the suffix decay, and that over the baseline's."""
     count = max((len(cell["n_by_position"]) for cell in cells.values()), default=0)
-    over = [f"{LATE_POSITION} / 1 over {baseline}'s"] if baseline else []
+    over = [f"that over {baseline}'s (95 %)"] if baseline else []
     lines = []
     for drafter, cell in cells.items():
         compared = cell["over_baseline"] or {"suffix_decay_ratio": None, "suffix_decay_ratio_interval": None}
         ratio = with_interval(compared["suffix_decay_ratio"], compared["suffix_decay_ratio_interval"])
         decay = with_interval(cell["suffix_decay"], cell["suffix_decay_interval"])
         lines.append([drafter, *position_cells(cell, count), decay, *([ratio] if baseline else [])])
-    return _table(["drafter", *(str(k + 1) for k in range(count)), f"{LATE_POSITION} / 1 (95 %)", *over], lines)
+    return _table(
+        ["drafter", *(str(k + 1) for k in range(count)), f"position {LATE_POSITION} / 1 (95 %)", *over], lines
+    )
 
 
 def _acceptance_by_set(report: Mapping[str, Any], temperature: str) -> str:

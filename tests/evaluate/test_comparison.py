@@ -1,6 +1,7 @@
 """Drafters against a baseline: the same prompts on both sides, intervals that are paired."""
 
 import json
+import shlex
 
 import pytest
 
@@ -125,11 +126,6 @@ def test_a_baseline_that_is_not_measured_is_refused_by_name(opened, capsys):
     assert opened[0].asked is None
 
 
-def reversed_pairs(words):
-    """The same options in the opposite order."""
-    return [word for start in range(len(words) - 2, -1, -2) for word in words[start : start + 2]]
-
-
 def shown(*words):
     return command_line(parse(["evaluate", *words]), add_arguments)
 
@@ -137,9 +133,14 @@ def shown(*words):
 def test_the_command_of_a_report_names_what_figures_depend_on_and_can_be_given_again():
     assert shown() == shown("--json", "--plots", "x", "--write-readme") == "python -m dspark_core evaluate"
     line = "python -m dspark_core evaluate --set chat --set code --limit 4 --drafter dspark --temperature 0.7 --l-max 3"
-    words = line.split()[4:]
-    assert shown(*words) == line
-    assert vars(parse(shown(*reversed_pairs(words)).split()[3:])) == vars(parse(["evaluate", *reversed_pairs(words)]))
+    assert shown(*line.split()[4:]) == line
+    every_option = (
+        "--set chat --limit 3 --drafter lm --drafter dflash --baseline lm --temperature 0.5 --seed 4 --max-new-tokens 9"
+        " --model m --draft-model auto --draft-model my/lm --device cpu --dtype float32 --policy threshold --l-min 2 "
+        "--l-max 5 --threshold 0.4 --no-stop-early"
+    )
+    again = shlex.split(shown(*every_option.split()))[3:]
+    assert vars(parse(again)) == vars(parse(["evaluate", *every_option.split()]))
     assert shown("--prompts", "two words.jsonl").endswith("--prompts 'two words.jsonl'")
 
 
@@ -149,3 +150,5 @@ def test_the_command_of_a_report_does_not_tell_where_somebody_keeps_files(tmp_pa
     assert "--prompts mine.jsonl" in line
     assert "--model model" in line
     assert "--draft-model a/b" in line
+    several = shown("--draft-model", "auto", "--draft-model", str(tmp_path / "rnn"), "--draft-model", str(tmp_path))
+    assert several.endswith(f"--draft-model auto,rnn,{tmp_path.name}")

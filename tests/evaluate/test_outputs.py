@@ -191,7 +191,7 @@ def test_the_readmes_tables_show_the_reports_own_numbers():
         "| dflash | 1.33 (1.00–1.50) |",
         "The same over τ of dflash on the same prompts, with paired 95 % intervals:",
         "| dspark | 2.25 (1.33–5.00) |",
-        "| drafter | 1 | 2 | 3 | 4 | 4 / 1 (95 %) | 4 / 1 over dflash's |",
+        "| drafter | 1 | 2 | 3 | 4 | position 4 / 1 (95 %) | that over dflash's (95 %) |",
         "| dspark | 0.67 (3) | 1.00 (2) | 0.50 (2) | 1.00 (1) | 1.50 | – |",
         "| dflash | 0.33 (3) | 0.00 (1) | – | – | – | – |",
         "| drafter | AUC at 1 | AUC at 3 | AUC at 5 | ECE as given | ECE calibrated |",
