@@ -32,19 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "trains a small language model on the same features, the classical drafter",
     )
     parser.add_argument(
-        "--data", type=Path, required=True, help="conversations: a .jsonl(.gz) file, or a folder of them"
+        "--data", type=_path, required=True, help="conversations: a .jsonl(.gz) file, or a folder of them"
     )
-    parser.add_argument("--work", type=Path, help="folder for features and state (a resume needs it)")
-    parser.add_argument("--out", type=Path, help="folder of the checkpoint to write")
+    parser.add_argument("--work", type=_path, help="folder for features and state (a resume needs it)")
+    parser.add_argument("--out", type=_path, help="folder of the checkpoint to write")
     parser.add_argument(
         "--start-from",
-        type=Path,
+        type=_path,
         metavar="CHECKPOINT",
         help="begin with this drafter's weights, at stage 2; γ and the sequential head may be others, whose weights "
         "then begin anew",
     )
     parser.add_argument("--model", default="smollm2-135m", help="target by name (default: %(default)s)")
-    parser.add_argument("--target-path", type=Path, help="folder of the target (Hugging Face files) instead of --model")
+    parser.add_argument(
+        "--target-path", type=_path, help="folder of the target (Hugging Face files) instead of --model"
+    )
     parser.add_argument("--device", default="cpu", help="auto, cpu, cuda or cuda:i (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=_SHOWN.seed, help="default: %(default)s")
     _add_writing(parser.add_argument_group("synthesise"))
@@ -127,6 +129,13 @@ def run(args: argparse.Namespace) -> int:
     if args.step == "evaluate":
         sys.stdout.write(json.dumps(pipeline.evaluate(), indent=2) + "\n")
     return 0
+
+
+def _path(text: str) -> Path:
+    """A path; an empty one (a shell's variable that was never set) would mean the folder that one happens to be in."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; give a path")
+    return Path(text)
 
 
 def _needed_folders(args: argparse.Namespace) -> tuple[Path, Path]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dspark_core.training.files import write_whole
+
 CURVE_NAME = "curve.png"
 _TERMS = ("loss", "ce", "tv", "confidence", "cosine")  # `confidence` is its BCE term
 
@@ -14,7 +16,7 @@ _TERMS = ("loss", "ce", "tv", "confidence", "cosine")  # `confidence` is its BCE
 def write_curve(rows: Iterable[Mapping[str, Any]], file: Path) -> bool:
     """Draw the rows of a training log. False when matplotlib (the extra `train`) is not there: the log has it all.
 
-    Raises OSError when the file cannot be written.
+    The file appears whole or not at all. Raises ResourceError when it cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
         return False
@@ -35,7 +37,7 @@ def write_curve(rows: Iterable[Mapping[str, Any]], file: Path) -> bool:
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8)
-    figure.savefig(file)
+    write_whole(file, lambda path: figure.savefig(path, format="png"))  # whose name ends otherwise
     return True
 
 

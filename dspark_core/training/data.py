@@ -28,13 +28,14 @@ class Conversation:
         return self.prompt_ids + self.answer_ids
 
 
-def read_conversations(path: Path, vocab_size: int = LARGEST) -> list[Conversation]:
+def read_conversations(path: Path, vocab_size: int = LARGEST, longest: int = LARGEST) -> list[Conversation]:
     """Read one `.jsonl`/`.jsonl.gz` file or all such files of a folder, in name order (hidden files are no data).
 
-    A line is an object with `p` (prompt ids), `r` (answer ids) and `T` (temperature), ids below `vocab_size`; other
-    keys are ignored and blank lines skipped. ParameterError names the file and the line that cannot be trained on.
+    A line is an object with `p` (prompt ids), `r` (answer ids) and `T` (temperature), ids below `vocab_size`, prompt
+    and answer together of `longest` tokens at most; other keys are ignored and blank lines skipped. ParameterError
+    names the file and the line that cannot be trained on.
     """
-    return [conversation for file in _data_files(path) for conversation in _read_file(file, vocab_size)]
+    return [conversation for file in _data_files(path) for conversation in _read_file(file, vocab_size, longest)]
 
 
 def _data_files(path: Path) -> list[Path]:
@@ -51,13 +52,14 @@ def _is_data(file: Path) -> bool:
     return file.name.endswith((".jsonl", ".jsonl.gz")) and not file.name.startswith(".")
 
 
-def _read_file(file: Path, vocab_size: int) -> list[Conversation]:
+def _read_file(file: Path, vocab_size: int, longest: int) -> list[Conversation]:
     found, number = [], 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.isspace():
                     found.append(_conversation(line, f"{file} line {number}", vocab_size))
+                    _check_length(found[-1], f"{file} line {number}", longest)
     except (OSError, EOFError, zlib.error) as error:  # a damaged archive raises any of the three
         raise ParameterError(
             f"{file} cannot be read beyond line {number} ({error}). Take the file again from its source."
@@ -83,6 +85,14 @@ def _conversation(line: bytes, where: str, vocab_size: int) -> Conversation:
     if type(temperature) not in (int, float) or not 0 <= temperature <= LARGEST_NUMBER:
         raise ParameterError(f"{where}: T is {shown(temperature)}; it must be a finite number, 0 or above. {_FORM}")
     return Conversation(prompt, answer, float(temperature))
+
+
+def _check_length(conversation: Conversation, where: str, longest: int) -> None:
+    if len(conversation.ids) > longest:
+        raise ParameterError(
+            f"{where} has {len(conversation.ids)} tokens, and the target's context holds {longest}, so it cannot have "
+            "been written by it. Shorten the line or take it away."
+        )
 
 
 def _ids(value: object, where: str, vocab_size: int) -> tuple[int, ...]:

@@ -1,16 +1,15 @@
 """What a training run's folders need beside whole files: one run at a time, and a log that grows line by line."""
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from dspark_core.errors import ResourceError
-from dspark_core.files import make_folder, write_json, write_whole
+from dspark_core.files import make_folder, write_json, write_whole, write_whole_text
 
-__all__ = ["append_line", "end_last_line", "held", "make_folder", "write_json", "write_whole"]
+__all__ = ["append_line", "held", "keep_lines", "make_folder", "write_json", "write_whole"]
 
 
 @contextmanager
@@ -46,11 +45,12 @@ def append_line(file: Path, line: str) -> None:
         ) from error
 
 
-def end_last_line(file: Path) -> None:
-    """Take away the last line of a text file if a killed writer left it unfinished. ResourceError as `append_line`."""
+def keep_lines(file: Path, wanted: Callable[[str], bool]) -> None:
+    """Take away the lines of a text file that are not `wanted`. ResourceError when it cannot be read or written."""
     try:
-        data = file.read_bytes() if file.exists() else b""
-        if data and not data.endswith(b"\n"):
-            os.truncate(file, data.rfind(b"\n") + 1)
+        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
     except OSError as error:
         raise ResourceError(f"{file} cannot be read ({error.strerror or error}). Delete it, then repeat.") from error
+    kept = "".join(line + "\n" for line in text.splitlines() if wanted(line))
+    if kept != text:
+        write_whole_text(file, kept)

@@ -15,13 +15,14 @@ from torch.nn import functional
 
 from dspark_core.errors import NumericsError
 from dspark_core.training.cache import FeatureCache
-from dspark_core.training.files import append_line, end_last_line, make_folder
+from dspark_core.training.files import append_line, make_folder
 from dspark_core.training.forward import Candidates
 from dspark_core.training.lm_batch import LmBatch, LmSampler, gather
 from dspark_core.training.lm_model import DraftLm
 from dspark_core.training.lm_settings import LmSettings
 from dspark_core.training.loop import LOG_NAME, STATE_NAME, Report
 from dspark_core.training.losses import DraftLoss, draft_loss
+from dspark_core.training.progress import trim_log
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
 from dspark_core.training.workers import StepCandidates, mean_gradient, one_thread, step_seed
 
@@ -73,8 +74,8 @@ class LmTrainer:
         self._sums: dict[str, float] = {}
         self._summed = 0
         make_folder(folder)
-        end_last_line(folder / LOG_NAME)
         self._resume()
+        trim_log(folder / LOG_NAME, _STAGE, self.step)
 
     def run(self) -> None:
         """Train to the end; a kill loses at most `checkpoint_s` seconds of work.

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dspark_core.drafters.vocabulary import write_draft_vocabulary
 from dspark_core.modules.drafter import parameter_count
+from dspark_core.training.belonging import check_lm_folder
 from dspark_core.training.cache import FeatureCache
 from dspark_core.training.data import commonest_tokens
 from dspark_core.training.files import held, make_folder, write_json
@@ -43,6 +44,7 @@ class LmPipeline:
 
     def fit(self) -> None:
         """Train to the end, measure, and write the Hugging Face folder with its record."""
+        check_lm_folder(self.drafters.paths.out, self.shape.to_dict(), _NOTE)
         make_folder(self.drafters.paths.out)
         cache = self.drafters.cache(keep_settings=False)
         make_folder(self.folder)

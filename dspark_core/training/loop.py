@@ -16,9 +16,10 @@ from dspark_core.checkpoint import save_drafter
 from dspark_core.errors import NumericsError
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Batch, Sampler
-from dspark_core.training.files import append_line, end_last_line, make_folder
+from dspark_core.training.files import append_line, make_folder
 from dspark_core.training.forward import batch_draft_loss, block_hidden, loss_weights
 from dspark_core.training.losses import regression_loss
+from dspark_core.training.progress import trim_log
 from dspark_core.training.row_adam import RowAdam
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
@@ -70,8 +71,8 @@ class Trainer:
         self._sums: dict[str, float] = {}
         self._summed = 0
         make_folder(folder)
-        end_last_line(folder / LOG_NAME)
         self._resume()
+        trim_log(folder / LOG_NAME, self.stage, self.step)
 
     def run(self) -> None:
         """Train to the end of stage 2; a kill loses at most `checkpoint_s` seconds of work.
@@ -95,8 +96,10 @@ class Trainer:
                 validated = time.monotonic()
 
     def progress(self) -> float:
-        """Share of the current stage that is done, by anchors or by the clock, whichever is further (0 to 1)."""
+        """Share of the stage (1 after the last) that is done, by anchors or by the clock, whichever is further."""
         settings = self.settings
+        if self.stage > 2:
+            return 1.0
         planned = settings.stage1_anchors if self.stage == 1 else settings.stage2_anchors
         done = self.anchors / planned if planned else 1.0
         if settings.hours is not None:

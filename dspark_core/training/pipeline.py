@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from dspark_core.checkpoint import load_drafter
-from dspark_core.errors import CheckpointError, ParameterError
+from dspark_core.drafters.vocabulary import read_draft_vocabulary
+from dspark_core.errors import CheckpointError, ParameterError, ResourceError
 from dspark_core.fields import read_object
 from dspark_core.modules.drafter import Drafter, parameter_count
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
+from dspark_core.terminal import printable
 from dspark_core.training.batch import Sampler
+from dspark_core.training.belonging import check_drafter_folder, same_start, same_target
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
 from dspark_core.training.curve import CURVE_NAME, write_curve
 from dspark_core.training.data import Conversation, commonest_tokens, read_conversations, split
@@ -74,8 +77,9 @@ class Pipeline:
             mask_token_id=settings.mask_token_id,
             head_type=settings.head_type,
         )
+        self._start: Drafter | None = None
         if paths.start_from is not None:
-            self._check_start(paths.start_from)
+            self._start = self._checked_start(paths.start_from)
 
     @cached_property
     def target(self) -> LlamaTarget:
@@ -109,6 +113,7 @@ class Pipeline:
 
     def _cache(self, keep_settings: bool = True) -> FeatureCache:
         train, held_out = self._conversations
+        same_target(self.paths.work, self.weights.tensors, self.folder)
         if keep_settings:
             same_run(self.paths.work / SETTINGS_NAME, self.settings)
         tokens = sum(len(c.ids) for c in (*train, *held_out))
@@ -128,6 +133,7 @@ class Pipeline:
 
     def fit(self) -> None:
         """Train to the end and write the checkpoint with its record."""
+        check_drafter_folder(self.paths.out, self.paths.start_from)
         make_folder(self.paths.out)
         make_folder(self.paths.work)
         with held(self.paths.work / LOCK_NAME):
@@ -136,6 +142,7 @@ class Pipeline:
     def _fit(self) -> None:
         self._check_mask()
         cache = self._cache()
+        same_start(self.paths.work, None if self._start is None else self._start.state_dict(), self.paths.start_from)
         trainer = self._trainer(cache)
         parameters = parameter_count(trainer.drafter)
         self.reporter.say(f"{parameters:,} weights, stage {trainer.stage}, step {trainer.step}")
@@ -147,18 +154,23 @@ class Pipeline:
 
     def evaluate(self) -> dict[str, Any]:
         """Held-out figures of the checkpoint in `out`: greedy rounds and the law by position."""
-        cache = self.cache()
-        drafter = load_drafter(self.paths.out).modules.float()
+        loaded, target = load_drafter(self.paths.out, device=self.device), self.weights.config
+        loaded.config.check_fits(
+            hidden_size=target.hidden_size, vocab_size=target.vocab_size, num_layers=target.num_layers
+        )
+        drafter = loaded.modules
         if drafter.config.target_layer_ids != self.taps:
             raise ParameterError(
                 f"{self.paths.out} reads layers {drafter.config.target_layer_ids}, the features are of {self.taps}; "
                 "give --taps as it was trained."
             )
-        return self._figures(drafter, cache, self._common)
+        ids = read_draft_vocabulary(self.paths.out, target.vocab_size) or range(target.vocab_size)
+        return self._figures(drafter, self.cache(keep_settings=False), torch.tensor(ids, device=self.device))
 
     @cached_property
     def _conversations(self) -> tuple[list[Conversation], list[Conversation]]:
-        found = read_conversations(self.paths.data, self.weights.config.vocab_size)
+        target = self.weights.config
+        found = read_conversations(self.paths.data, target.vocab_size, target.max_context)
         share = min(self.settings.held_out_share, _MOST_HELD_OUT / len(found))
         train, held_out = split(found, share)
         return train, held_out
@@ -186,8 +198,10 @@ class Pipeline:
                 "one of theirs. Give --mask-token-id: a reserved token of this target's, which no text has."
             )
 
-    def _check_start(self, start: Path) -> None:
-        theirs = load_drafter(start).config
+    def _checked_start(self, start: Path) -> Drafter:
+        """The drafter in `start`, whose layers this run's drafter can take over."""
+        loaded = load_drafter(start)
+        theirs = loaded.config
         differing = [
             f"{name} {getattr(theirs, name)} (this run: {getattr(self.config, name)})"
             for name in type(theirs).__dataclass_fields__
@@ -198,6 +212,7 @@ class Pipeline:
                 f"The drafter in {start} has another shape: {', '.join(differing)}. Give the options that it was "
                 "trained with, or start anew."
             )
+        return loaded.modules
 
     def _trainer(self, cache: FeatureCache) -> Trainer:
         torch.manual_seed(self.settings.seed)
@@ -205,8 +220,8 @@ class Pipeline:
         drafter = Drafter(self.config)
         sample = torch.cat([cache.rows(s)[0] for s in sequences[:8]])
         smart_start(drafter, self.weights, sample, seed=self.settings.seed)
-        if self.paths.start_from is not None:
-            anew = take_weights(drafter, load_drafter(self.paths.start_from).modules)
+        if self._start is not None:
+            anew = take_weights(drafter, self._start)
             if anew:
                 self.reporter.say(f"{self.paths.start_from} has none of the shape of, so begin anew: {', '.join(anew)}")
         settings = self.settings
@@ -226,7 +241,15 @@ class Pipeline:
         """Tell a row that is in the log by now; one of a validation draws the run's picture anew."""
         self.reporter.row(row)
         if "law_tau" in row:
-            write_curve(log_rows(self.paths.work / LOG_NAME), self.paths.work / CURVE_NAME)
+            self._draw_curve()
+
+    def _draw_curve(self) -> None:
+        """A run is worth more than its picture: what spoils the picture is told, and the run goes on."""
+        rows = log_rows(self.paths.work / LOG_NAME)
+        try:
+            write_curve(rows, self.paths.work / CURVE_NAME)
+        except ResourceError as error:
+            self.reporter.say(printable(str(error)))
 
     def _quick_figures(self, drafter: Drafter, cache: FeatureCache) -> dict[str, Any]:
         """Held-out figures on few conversations, for the log."""

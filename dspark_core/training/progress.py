@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from dspark_core.training.files import keep_lines, write_whole
+
 _HIDDEN = ("planned", "rate", "progress", "left_s")
 _COLUMNS = (
     "stage",
@@ -54,7 +56,8 @@ class Reporter:
         """A row of the training log."""
         shown = ", ".join(f"{k} {v}" for k, v in row.items() if k not in _HIDDEN and not isinstance(v, dict))
         left = f", {_clock(row['left_s'])} left" if row.get("left_s") is not None else ""
-        self._write(f"{100 * row['progress']:3.0f} % of stage {row['stage']}{left}: {shown}")
+        whole = "the run" if row["stage"] > 2 else f"stage {row['stage']}"
+        self._write(f"{100 * row['progress']:3.0f} % of {whole}{left}: {shown}")
 
     def say(self, text: str) -> None:
         """Any other line."""
@@ -81,23 +84,41 @@ def _clock(seconds: float) -> str:
 def write_compact_log(source: Path, destination: Path, *, rows: int = 300) -> None:
     """A CSV of at most about `rows` evenly spaced rows of a JSON-lines log, every validation row included.
 
-    Lines that are damaged are left out: the weights are worth more than a row of their log.
+    Lines that are damaged are left out: the weights are worth more than a row of their log. ResourceError when the
+    disk refuses.
     """
     entries = list(log_rows(source))
     step = max(1, len(entries) // rows)
     kept = [e for i, e in enumerate(entries) if i % step == 0 or "greedy_tau" in e or i == len(entries) - 1]
-    _write_csv(destination, kept)
+    write_whole(destination, lambda file: _write_csv(file, kept))
 
 
 def log_rows(log: Path) -> Iterable[dict[str, Any]]:
-    """The rows of a JSON-lines log; damaged lines are left out."""
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            yield row
+    """The rows of a JSON-lines log; damaged lines are left out, and a log that is missing has none."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    return [row for row in map(_row, text.splitlines()) if row is not None]
+
+
+def trim_log(log: Path, stage: int, step: int) -> None:
+    """Take damaged rows out of a log, and those beyond a run's state: a run that goes on from it makes them again.
+
+    ResourceError when the disk refuses.
+    """
+
+    def is_before(line: str) -> bool:
+        row = _row(line) or {}
+        at = row.get("stage"), row.get("step")
+        return all(type(n) is int for n in at) and at <= (stage, step)
+
+    keep_lines(log, is_before)
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _write_csv(destination: Path, rows: Iterable[dict[str, Any]]) -> None:

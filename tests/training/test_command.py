@@ -1,6 +1,7 @@
 """The command: target to checkpoint in steps, resumable, with refusals that name the option, before any long work."""
 
 import argparse
+import importlib.util
 import json
 import shutil
 
@@ -13,6 +14,7 @@ from dspark_core.errors import CheckpointError, ModelUnavailableError, Parameter
 from dspark_core.training.command import add_arguments, run
 from dspark_core.training.data import read_conversations
 from dspark_core.training.files import held
+from tests.conftest import make_tiny_state
 from tests.training.setup import TARGET, conversations, target_state, write_jsonl
 
 
@@ -24,6 +26,9 @@ def folder(tmp_path):
     save_file(target_state(), target / "model.safetensors")
     write_jsonl(tmp_path / "data.jsonl.gz", conversations(30))
     return tmp_path
+
+
+SMALL_LM = ("--lm-hidden=16", "--lm-heads=2", "--lm-mlp=24", "--lm-layers=1")
 
 
 def options(folder, *more, step="all"):
@@ -162,6 +167,93 @@ def test_refusals_come_before_the_work(folder, given, kind, named):
         run(options(folder, *given))
     assert not (folder / "work" / "features").exists()
     assert not (folder / "work" / "state.pt").exists()
+
+
+def test_features_of_another_target_of_the_same_shape_are_refused(folder):
+    run(options(folder, step="cache"))
+    save_file(target_state(seed=1), folder / "target" / "model.safetensors")
+    for step in ("cache", "fit", "lm"):
+        with pytest.raises(ParameterError, match=r"does not belong to this run: the model in .* has other weights"):
+            run(options(folder, *SMALL_LM, step=step))
+    save_file(target_state(), folder / "target" / "model.safetensors")
+    assert run(options(folder)) == 0
+
+
+def test_a_run_that_goes_on_keeps_the_weights_that_it_began_with(folder):
+    for name, seed in (("first", 1), ("other", 2)):
+        run(options(folder, f"--seed={seed}", f"--work={folder / name}-work", f"--out={folder / name}"))
+    start = ["--stage1-anchors=0", f"--start-from={folder / 'first'}"]
+    run(options(folder, *start))
+    assert run(options(folder, *start, "--stage2-anchors=50")) == 0
+    for more in ([f"--start-from={folder / 'other'}"], []):
+        with pytest.raises(ParameterError, match="did not begin with"):
+            run(options(folder, "--stage1-anchors=0", *more))
+
+
+def test_the_weights_that_a_run_begins_with_are_not_overwritten(folder):
+    run(options(folder))
+    before = (folder / "out" / "model.safetensors").read_bytes()
+    with pytest.raises(ParameterError, match="--out and --start-from are the same folder"):
+        run(options(folder, f"--start-from={folder / 'out'}", f"--work={folder / 'more'}"))
+    assert (folder / "out" / "model.safetensors").read_bytes() == before
+    assert not (folder / "more").exists()
+
+
+@pytest.mark.parametrize("step", ["fit", "lm"])
+def test_a_model_is_not_overwritten_by_what_is_trained_for_it(folder, step):
+    before = (folder / "target" / "model.safetensors").read_bytes()
+    with pytest.raises(ParameterError, match=r"holds something else .model_type 'llama'.*folder of its own"):
+        run(options(folder, f"--out={folder / 'target'}", *SMALL_LM, step=step))
+    assert (folder / "target" / "model.safetensors").read_bytes() == before
+    assert not (folder / "work").exists()
+
+
+def test_a_conversation_beyond_the_targets_context_is_refused_before_the_work(folder):
+    short, long = (json.dumps({"p": [5], "r": [6] * count, "T": 0}) + "\n" for count in (2, 256))
+    (folder / "long.jsonl").write_text(short * 40 + long)
+    with pytest.raises(ParameterError, match=r"long.jsonl line 41 has 257 tokens.*context holds 256"):
+        run(options(folder, f"--data={folder / 'long.jsonl'}"))
+    assert not (folder / "work" / "features").exists()
+
+
+def test_evaluation_needs_no_more_of_the_runs_options_than_its_features(folder, capsys):
+    run(options(folder))
+    kept = (folder / "work" / "settings.json").read_bytes()
+    run(options(folder, step="evaluate"))
+    told = capsys.readouterr().out
+    run(options(folder, "--block-size=7", "--common-tokens=90", step="evaluate"))
+    assert capsys.readouterr().out == told, "the checkpoint's own length and draft vocabulary are what counts"
+    assert (folder / "work" / "settings.json").read_bytes() == kept
+
+
+def test_a_drafter_of_another_target_is_not_evaluated(folder):
+    run(options(folder))
+    wide = {**TARGET, "vocab_size": 120}
+    (folder / "target" / "config.json").write_text(json.dumps(wide))
+    save_file(make_tiny_state(wide), folder / "target" / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"vocabulary size 97.*120"):
+        run(options(folder, f"--work={folder / 'more'}", step="evaluate"))
+
+
+@pytest.mark.parametrize("name", ["--data", "--work", "--out", "--start-from", "--target-path"])
+def test_an_empty_path_is_not_the_folder_that_one_is_in(folder, name, capsys):
+    with pytest.raises(SystemExit):
+        options(folder, f"{name}=")
+    assert f"{name}: it is empty" in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(folder, capsys):
+    (folder / "work" / "curve.png").mkdir(parents=True)
+    assert run(options(folder)) == 0
+    if importlib.util.find_spec("matplotlib") is not None:
+        assert "curve.png cannot be written" in capsys.readouterr().err
+    assert not (folder / "work" / ".curve.png.tmp").exists()
+
+
+def test_a_finished_run_whose_log_was_deleted_still_writes_its_checkpoint(folder):
+    run(options(folder))
+    (folder / "work" / "log.jsonl").unlink()
+    assert run(options(folder)) == 0
 
 
 def test_two_runs_in_one_work_folder_are_kept_apart(folder):

@@ -42,6 +42,28 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cache):
         assert torch.equal(value, resumed.drafter.state_dict()[name]), name
 
 
+def test_a_killed_run_logs_no_step_twice(tmp_path, cache):
+    """Between its last state and its end a run logs steps that the next one takes again."""
+    unbroken = tiny_trainer(tmp_path / "a", cache, tiny_settings())
+    unbroken.run()
+    rows = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
+
+    def die(row):
+        if (row["stage"], row["step"]) == (2, 2):
+            raise KeyboardInterrupt
+
+    for more in ({"checkpoint_s": 1e9}, {}):  # the first has no state to go on from
+        with pytest.raises(KeyboardInterrupt):
+            tiny_trainer(tmp_path / "b", cache, tiny_settings(**more), report=die).run()
+    with (tmp_path / "b" / "log.jsonl").open("a") as log:
+        log.write('{"stage": 2, "st')
+    tiny_trainer(tmp_path / "b", cache, tiny_settings()).run()
+    again = [json.loads(line) for line in (tmp_path / "b" / "log.jsonl").read_text().splitlines()]
+    assert [(row["stage"], row["step"], row["loss"]) for row in again] == [
+        (row["stage"], row["step"], row["loss"]) for row in rows
+    ]
+
+
 def test_both_stages_lower_their_loss(tmp_path, cache):
     settings = tiny_settings(stage1_anchors=500, stage2_anchors=500, checkpoint_s=1e9)
     rows = []
