@@ -33,7 +33,7 @@ def test_falling_neighbours_become_their_mean_and_the_others_stay():
 
 
 def test_pooling_goes_back_as_far_as_it_must():
-    assert curve([1, 2, 3, 4], [2.0, 4.0, 3.0, 1.0]).smoothed_s == (2.5, 2.5, 2.5, 2.5)
+    assert curve([1, 2, 3, 4], [3.0, 4.0, 3.0, 1.0]).smoothed_s == (2.75, 2.75, 2.75, 2.75)
 
 
 def test_a_slow_outlier_does_not_raise_what_comes_after_it():
