@@ -24,7 +24,7 @@ from dspark_core.training.loop import LOG_NAME, STATE_NAME, Report
 from dspark_core.training.losses import DraftLoss, draft_loss
 from dspark_core.training.progress import trim_log
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
-from dspark_core.training.workers import StepCandidates, mean_gradient, one_thread, step_seed
+from dspark_core.training.workers import StepCandidates, autocast, mean_gradient, one_thread, step_seed
 
 _STAGE = 2  # of the drafters' two, the one with this loss
 
@@ -156,7 +156,7 @@ class LmTrainer:
         drawn = self._vocabulary.draw(step_seed(self.settings.seed, _STAGE, self.step, worker))
         candidates = Candidates.of(drawn, batch.ids, len(self.lm_head))
         rows = self.model.embedding.detach()[candidates.ids].requires_grad_()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.autocast):
+        with autocast(self.device, self.settings.autocast):
             loss = lm_loss(self.model, rows, self.lm_head, batch, candidates)
         total = loss.total - loss.confidence  # there is no confidence head
         gradients = torch.autograd.grad(total, [rows, *self._others])

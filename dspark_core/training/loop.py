@@ -23,7 +23,7 @@ from dspark_core.training.progress import trim_log
 from dspark_core.training.row_adam import RowAdam
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
-from dspark_core.training.workers import StepCandidates, mean_gradient, one_thread, step_seed
+from dspark_core.training.workers import StepCandidates, autocast, mean_gradient, one_thread, step_seed
 
 STATE_NAME, LOG_NAME = "state.pt", "log.jsonl"
 Report = Callable[[dict[str, Any]], None]
@@ -192,7 +192,7 @@ class Trainer:
 
     def _gradients(self, worker: int, length: int) -> tuple[tuple[Tensor | None, ...], int, dict[str, Tensor]]:
         batch = self._draw(worker, length)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.autocast):
+        with autocast(self.device, self.settings.autocast):
             total, terms = self._stage1_loss(batch) if self.stage == 1 else self._stage2_loss(batch, worker)
         return torch.autograd.grad(total, self._parameters, allow_unused=True), batch.anchors.numel(), terms
 

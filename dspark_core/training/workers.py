@@ -12,6 +12,15 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def autocast(device: torch.device, enabled: bool) -> torch.autocast:
+    """bfloat16 where it is good enough, without torch's store of weights cast before.
+
+    All threads share that store, and one that leaves clears it: whether a weight's gradients are added before or after
+    they are rounded would be decided by the clock, and a run that goes on would not end as an unbroken one.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
 def step_seed(seed: int, stage: int, step: int, worker: int) -> int:
     """A seed of its own for every draw, so that a resumed run draws what the killed one would have drawn."""
     return ((seed * 4 + stage) * 10_000_000 + step) * 100 + worker

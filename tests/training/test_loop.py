@@ -42,6 +42,16 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path, cache):
         assert torch.equal(value, resumed.drafter.state_dict()[name]), name
 
 
+def test_workers_side_by_side_in_bfloat16_give_the_same_weights_whatever_the_clock(tmp_path, cache):
+    found = []
+    for name in "abcd":
+        run = tiny_trainer(tmp_path / name, cache, tiny_settings(autocast=True, stage1_anchors=300, stage2_anchors=300))
+        run.run()
+        found.append(run.drafter.state_dict())
+    for other in found[1:]:
+        assert all(torch.equal(value, found[0][name]) for name, value in other.items())
+
+
 def test_a_killed_run_logs_no_step_twice(tmp_path, cache):
     """Between its last state and its end a run logs steps that the next one takes again."""
     unbroken = tiny_trainer(tmp_path / "a", cache, tiny_settings())
