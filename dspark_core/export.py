@@ -13,7 +13,7 @@ from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
 from dspark_core.files import check_new_folder
 from dspark_core.storage import folder_size
-from dspark_core.terminal import printable, tell
+from dspark_core.terminal import printable, tell, write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         bar.close()
     for note in write_deepspec(source, target, options.out):
         tell(f"dspark: {printable(note)}\n")
-    sys.stdout.write(f"written: {options.out} ({folder_size(options.out) / 1e6:.0f} MB)\n")
+    write_text(sys.stdout, f"written: {options.out} ({folder_size(options.out) / 1e6:.0f} MB)\n")
     return 0
 
 

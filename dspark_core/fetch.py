@@ -9,7 +9,7 @@ from pathlib import Path
 from dspark_core.cache import ensure_model
 from dspark_core.catalog import CATALOG
 from dspark_core.storage import Progress, folder_size, read_source
-from dspark_core.terminal import tell
+from dspark_core.terminal import tell, write_text
 
 _BAR_WIDTH = 30
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         bar.close()
     source = read_source(folder) or "local folder"
-    sys.stdout.write(f"{args.name}: {folder} ({folder_size(folder) / 1e6:.0f} MB, from {source})\n")
+    write_text(sys.stdout, f"{args.name}: {folder} ({folder_size(folder) / 1e6:.0f} MB, from {source})\n")
     return 0
 
 

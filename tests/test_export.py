@@ -220,6 +220,12 @@ def test_an_export_can_be_exported_again_to_the_same_files(source, target, tmp_p
     assert first.keys() == {"config.json", "model.safetensors", VOCABULARY, CALIBRATION}
 
 
+def test_a_terminal_obeys_no_path(source, target, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run("--model", target, "--draft-model", source, "--out", tmp_path / "a\x1b[31mb") == 0
+    assert "a[31mb" in capsys.readouterr().out
+
+
 def test_what_is_ours_alone_is_kept_beside_and_told(source, target, tmp_path, capsys):
     assert run("--model", target, "--draft-model", source, "--out", tmp_path / "out") == 0
     output = capsys.readouterr()

@@ -18,6 +18,7 @@ from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
 from dspark_core.options import add_model_options
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.terminal import write_text
 
 if TYPE_CHECKING:
     from dspark_core.calibration.rounds import Rounds
@@ -67,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
             calibration = _calibrate(session, texts, settings, options, digest, bar)
     finally:
         bar.close()
+    write_calibration(path, calibration)  # first: a reader that went away must not cost the rollouts
     for setting in calibration.settings:
         sys.stdout.write(table(setting) + "\n\n")
-    write_calibration(path, calibration)
-    sys.stdout.write(f"written: {path}\n")
+    write_text(sys.stdout, f"written: {path}\n")
     return 0
 
 
@@ -106,7 +107,9 @@ def _prompts(path: Path, limit: int) -> list[str]:
 
 def _check_place(path: Path, overwrite: bool) -> None:
     """Refuse before hours of rollouts what could not be written after them."""
-    if path.is_dir() or not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+    if path.is_dir():
+        raise ParameterError(f"{path} cannot be written: it is a folder. Name a file in it with --out FILE.")
+    if not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
         raise ParameterError(f"{path} cannot be written: its folder is missing or closed. Name a file with --out.")
     if path.exists() and not overwrite:
         raise ParameterError(

@@ -18,7 +18,6 @@ from dspark_core.fields import read_object
 from dspark_core.modules.drafter import Drafter, parameter_count
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
-from dspark_core.terminal import printable
 from dspark_core.training.batch import Sampler
 from dspark_core.training.belonging import check_drafter_folder, same_start, same_target
 from dspark_core.training.cache import FeatureCache, build_cache, cache_bytes
@@ -249,7 +248,7 @@ class Pipeline:
         try:
             write_curve(rows, self.paths.work / CURVE_NAME)
         except ResourceError as error:
-            self.reporter.say(printable(str(error)))
+            self.reporter.say(str(error))
 
     def _quick_figures(self, drafter: Drafter, cache: FeatureCache) -> dict[str, Any]:
         """Held-out figures on few conversations, for the log."""

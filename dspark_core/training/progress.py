@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from dspark_core.terminal import write_text
 from dspark_core.training.files import keep_lines, write_whole
 
 _HIDDEN = ("planned", "rate", "progress", "left_s")
@@ -72,8 +73,7 @@ class Reporter:
         return f", {_clock((now - self._step.began) * (wanted - done) / gained)} left" if gained else ""
 
     def _write(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        write_text(self._stream, text + "\n")
 
 
 def _clock(seconds: float) -> str:

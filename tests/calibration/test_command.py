@@ -168,6 +168,24 @@ def test_interrupted_it_keeps_nothing(opened, checkpoint, monkeypatch, capsys, w
     assert "interrupted" in capsys.readouterr().err
 
 
+def test_a_reader_that_went_away_does_not_cost_the_rollouts(opened, checkpoint, monkeypatch):
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout.write", gone)
+    monkeypatch.setattr("dspark_core.cli._discard", lambda _: None)
+    assert calibrate(checkpoint, "--limit", "2", *LONG) == 141
+    assert len(opened) == 1
+    assert (checkpoint / FILE_NAME).exists()
+
+
+def test_a_terminal_obeys_no_path(opened, checkpoint, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert calibrate(checkpoint, "--limit", "2", "--out", str(tmp_path / "a\x1b[31mb"), *LONG) == 0
+    assert len(opened) == 1
+    assert "a[31mb" in capsys.readouterr().out
+
+
 def refused(capsys, checkpoint, *words):
     assert calibrate(checkpoint, *words) == 2
     return capsys.readouterr().err
@@ -187,6 +205,7 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(opened, checkpoin
     assert "seed is -1" in refused(capsys, checkpoint, "--seed", "-1")
     assert "cannot be written" in refused(capsys, checkpoint, "--out", str(tmp_path / "none" / "x.json"))
     assert "cannot be written" in refused(capsys, checkpoint, "--out", str(tmp_path))
+    assert "it is a folder" in refused(capsys, checkpoint, "--out", str(tmp_path))
     assert "There is no drafter to calibrate" in refused(capsys, "none")
     assert "There is no drafter" in refused(capsys, tmp_path / "nothing")
     twice = tmp_path / "twice.jsonl"

@@ -36,3 +36,13 @@ def test_a_row_of_the_log_tells_the_share_done_and_the_time_left():
     row = {"stage": 2, "step": 7, "progress": 0.25, "left_s": 90.4, "rate": 0.5, "planned": 10, "loss": 1.5}
     Reporter(stream).row(row)
     assert stream.getvalue() == " 25 % of stage 2, 0:01:30 left: stage 2, step 7, loss 1.5\n"
+
+
+def test_a_terminal_obeys_no_path():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    Reporter(stream).say("wrote a\x1b[31mb")
+    assert stream.getvalue() == "wrote a[31mb\n"
