@@ -35,6 +35,7 @@ COMMANDS = {
     ),
     "fetch": ("dspark_core.fetch", "bring a model into the cache"),
     "calibrate": ("dspark_core.calibration.command", "fit the drafter's confidences to what the target accepts"),
+    "profile": ("dspark_core.profiling.command", "measure what a step costs on this machine, for the schedulers"),
     "train": ("dspark_core.training.command", "train a drafter for a model"),
     "export": ("dspark_core.export", "write a drafter in DeepSpec's layout, for other engines"),
     "space": ("dspark_core.space", "check or write the files made from the Spacefile"),

@@ -24,6 +24,10 @@ from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.engine import Engine
 from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.profiling.file import read_profile, weights_id
+from dspark_core.profiling.measure import tapped_by
+from dspark_core.profiling.profile import ProfileKey
+from dspark_core.profiling.report import line
 from dspark_core.scheduling import POLICIES
 from dspark_core.scheduling.load import open_load_sensor
 from dspark_core.storage import Progress, no_progress
@@ -45,6 +49,7 @@ class SessionInfo:
         drafters: name → note, the names that a request may ask for; the default comes first.
         policies: names of the policies.
         max_context: tokens that prompt and answer may have together.
+        step_curve: where the step times come from, or why there are none.
     """
 
     model: str
@@ -54,18 +59,31 @@ class SessionInfo:
     drafters: Mapping[str, str]
     policies: tuple[str, ...]
     max_context: int
+    step_curve: str = "not profiled"
 
 
 class Session:
-    """A loaded target with its drafters behind one engine. Close it, or use it as a context manager."""
+    """A loaded target with its drafters behind one engine. Close it, or use it as a context manager.
 
-    def __init__(self, target: LlamaTarget, tokenizer: ChatTokenizer, drafters: Mapping[str, Drafter]) -> None:
+    The step times stored under ``profile_key`` become ``step_curve``; None where there are none to use.
+    """
+
+    def __init__(
+        self,
+        target: LlamaTarget,
+        tokenizer: ChatTokenizer,
+        drafters: Mapping[str, Drafter],
+        profile_key: ProfileKey,
+    ) -> None:
         uuid = None
         if target.device.type == "cuda":
             uuid = str(torch.cuda.get_device_properties(target.device).uuid)
         self.target = target
         self.tokenizer = tokenizer
         self.drafters = drafters
+        self.profile_key = profile_key
+        self.profile, not_profiled = read_profile(profile_key)
+        self.step_curve = None if self.profile is None else self.profile.curve()
         self.engine = Engine(DecodeLoop(target, tokenizer, drafters, open_load_sensor(str(target.device), uuid=uuid)))
         self.info = SessionInfo(
             model=target.name,
@@ -75,6 +93,7 @@ class Session:
             drafters={name: drafter.note for name, drafter in drafters.items()},
             policies=tuple(POLICIES),
             max_context=target.max_context,
+            step_curve=not_profiled if self.profile is None else line(self.profile),
         )
 
     def request(
@@ -160,9 +179,23 @@ def open_session(
             "not belong together. Take tokenizer.json and config.json of one and the same model."
         )
     report("Loading the drafters", 0.95)
-    session = Session(target, tokenizer, load_drafters(found, draft_model, target, tokenizer))
+    drafters = load_drafters(found, draft_model, target, tokenizer)
+    session = Session(target, tokenizer, drafters, profile_key_of(target, folder, drafters))
     report("Ready", 1.0)
     return session
+
+
+def profile_key_of(target: LlamaTarget, folder: Path, drafters: Mapping[str, Drafter]) -> ProfileKey:
+    """What the step times of the model in ``folder`` with these drafters are stored under. ModelUnavailableError."""
+    return ProfileKey(
+        model=target.name,
+        weights=weights_id(folder),
+        dtype=str(target.dtype).removeprefix("torch."),
+        device=device_label(target.device),
+        threads=torch.get_num_threads(),
+        torch=str(torch.__version__),
+        taps=tapped_by(drafters.values()),
+    )
 
 
 def load_drafters(

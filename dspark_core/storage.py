@@ -1,7 +1,8 @@
 """The cache folder: where it is, one writer at a time, whole models or nothing.
 
 Layout below the root: ``models/NAME`` (complete models, each with a manifest), ``tmp`` (work in progress, removed by
-the next writer when its owner was killed), ``locks``. Reading a complete model writes nothing.
+the next writer when its owner was killed), ``locks``, ``profiles`` (`dspark_core/profiling`). Reading a complete model
+writes nothing.
 """
 
 from __future__ import annotations

@@ -44,6 +44,10 @@ class ToySlot:
         assert 0 <= length <= len(self.tokens)
         del self.tokens[length:]
 
+    def copy_from(self, other: ToySlot, length: int) -> None:
+        assert length <= min(other.length, self.capacity)
+        self.tokens = other.tokens[:length]
+
     def release(self) -> None:
         self.released = True
 

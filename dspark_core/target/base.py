@@ -25,6 +25,9 @@ class KVSlot(Protocol):
     def crop(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens, in O(1)."""
 
+    def copy_from(self, other: KVSlot, length: int) -> None:
+        """Hold the first ``length`` tokens of ``other``, a slot of the same target, instead of one's own."""
+
     def release(self) -> None:
         """Give the memory back; the slot must not be used afterwards."""
 

@@ -6,6 +6,7 @@ import psutil
 import torch
 
 from dspark_core.errors import ResourceError
+from dspark_core.target.base import KVSlot
 
 _SPARE_BYTES = 64 * 2**20  # what a pass itself may need beside the slot
 
@@ -42,6 +43,14 @@ class LlamaSlot:
         assert 0 <= length <= self.length, f"crop to {length} tokens of {self.length}"  # noqa: S101
         if self._poison:
             self.data[:, :, :, length : self.length] = float("nan")
+        self.length = length
+
+    def copy_from(self, other: KVSlot, length: int) -> None:
+        """Hold the first ``length`` tokens of ``other``, a slot of the same target, instead of one's own."""
+        assert isinstance(other, LlamaSlot), "a slot of another target"  # noqa: S101
+        assert length <= min(other.length, self.capacity), f"{length} of {other.length} tokens"  # noqa: S101
+        self.crop(0)
+        self.data[:, :, :, :length] = other.data[:, :, :, :length]
         self.length = length
 
     def release(self) -> None:

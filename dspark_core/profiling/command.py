@@ -1,0 +1,92 @@
+"""The command ``profile``: measure what a step costs here unless that is stored, and show it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from datetime import date
+from typing import TYPE_CHECKING
+
+from dspark_core.engine import MAX_ACTIVE
+from dspark_core.errors import ParameterError
+from dspark_core.fetch import ProgressBar
+from dspark_core.options import add_model_options
+from dspark_core.terminal import printable, tell
+
+if TYPE_CHECKING:
+    from dspark_core.loading import Session
+    from dspark_core.profiling.profile import StepProfile
+
+DEFAULT_BUDGET_S = 25.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``python -m dspark_core profile``."""
+    parser.add_argument(
+        "--budget-s",
+        type=float,
+        default=DEFAULT_BUDGET_S,
+        metavar="S",
+        help="measure for about S seconds (%(default)g); every time is measured three times in any case",
+    )
+    parser.add_argument("--force", action="store_true", help="measure again even when a profile is stored")
+    parser.add_argument("--json", action="store_true", help="print the JSON line alone")
+    add_model_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure or read, store and report."""
+    if not 0 < options.budget_s < math.inf:
+        raise ParameterError(f"budget-s is {options.budget_s}; it must be a number of seconds above 0.")
+    from dspark_core.loading import open_session
+    from dspark_core.profiling.report import report, table
+
+    bar = ProgressBar()
+    try:
+        with open_session(
+            options.model, draft_model=options.draft_model, device=options.device, dtype=options.dtype, progress=bar
+        ) as session:
+            profile = None if options.force else _stored(session)
+            fresh = profile is None
+            if profile is None:
+                profile = _measure(session, options.budget_s, bar)
+    finally:
+        bar.close()
+    if not options.json:
+        where = "" if fresh else "\nstored earlier; measure again with --force"
+        sys.stdout.write(printable(table(profile)) + where + "\n")
+    sys.stdout.write(json.dumps({"measured_now": fresh, **report(profile)}, allow_nan=False) + "\n")
+    return 0
+
+
+def _stored(session: Session) -> StepProfile | None:
+    """The session's profile where it has all that is to be shown; otherwise says why it is measured."""
+    profile = session.profile
+    if profile is None:
+        tell(printable(session.info.step_curve) + "\n")
+        return None
+    lacking = profile.lacks((name, drafter.num_draft_tokens) for name, drafter in session.drafters.items())
+    if lacking:
+        tell(f"The stored profile lacks the drafting of {', '.join(lacking)}: measuring again.\n")
+        return None
+    return profile
+
+
+def _measure(session: Session, budget_s: float, bar: ProgressBar) -> StepProfile:
+    from dspark_core.profiling.file import only_one, write_profile
+    from dspark_core.profiling.measure import measure
+    from dspark_core.profiling.profile import StepProfile
+
+    with only_one():
+        measured = measure(session.target, session.drafters, max_requests=MAX_ACTIVE, budget_s=budget_s, progress=bar)
+        profile = StepProfile(
+            key=session.profile_key,
+            measured_on=date.today().isoformat(),
+            repeats=measured.repeats,
+            steps=measured.steps,
+            drafting=measured.drafting,
+        )
+        write_profile(profile)
+    return profile

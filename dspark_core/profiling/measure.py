@@ -1,0 +1,250 @@
+"""Measures the target's pass and the drafting as the decode loop runs them: medians of repeats in rotating order.
+
+Symbols: B tokens in a pass, R requests, γ drafts.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from dspark_core.drafters.base import Drafter, DrafterState
+from dspark_core.errors import ParameterError
+from dspark_core.params import SamplingParams
+from dspark_core.profiling.profile import DraftProbe, StepProbe, mix, token_counts
+from dspark_core.sampling import SeededDice
+from dspark_core.storage import Progress, no_progress
+from dspark_core.target.base import KVSlot, Target
+
+CONTEXTS = (64, 256, 1024)
+LEAST_REPEATS, MOST_REPEATS = 3, 25
+
+_PERIOD = 61  # the text repeats itself, so that prompt look-up finds something to draft
+_GOLDEN = 0.618034  # of the tasks, from one round's beginning to the next: never near an earlier one
+_GREEDY = SamplingParams()
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Medians of ``repeats`` times each."""
+
+    steps: tuple[StepProbe, ...]
+    drafting: tuple[DraftProbe, ...]
+    repeats: int
+
+
+def tapped_by(drafters: Iterable[Drafter]) -> tuple[int, ...]:
+    """The layers that a pass has to tap for all of them, as the decode loop asks for them."""
+    return tuple(sorted({layer for drafter in drafters for layer in drafter.tapped_layers}))
+
+
+def measure(
+    target: Target,
+    drafters: Mapping[str, Drafter],
+    *,
+    max_requests: int,
+    budget_s: float,
+    progress: Progress = no_progress,
+    now: Clock | None = None,
+) -> Measured:
+    """Time passes of 1 to R·(1+γ) tokens at several context lengths, and whole drafts of 1 to R requests.
+
+    Everything runs once as a warm-up, then in whole rounds that each begin elsewhere, until the next would end after
+    ``budget_s``; three rounds are run in any case. Nothing else should be using the target meanwhile.
+
+    Args:
+        target: the model.
+        drafters: by name; their taps are part of a pass, γ is the largest of theirs.
+        max_requests: R.
+        budget_s: seconds to spend, from the warm-up on.
+        progress: is told the time left.
+        now: a clock in seconds that waits for the device (default: the machine's).
+
+    Raises:
+        ParameterError: a budget that is no positive number, or a target without room for one round.
+        ResourceError: memory is short for the caches.
+    """
+    if not 0 < budget_s < float("inf"):
+        raise ParameterError(f"budget-s is {budget_s}; it must be a number of seconds above 0.")
+    with torch.inference_mode(), ExitStack() as stack:
+        progress("Filling caches to measure on", 0.0)
+        bench = _Bench(target, drafters, max_requests, stack)
+        steps, drafting = bench.step_tasks(), bench.draft_tasks()
+        tasks = [*(task for _, task in steps), *(task for _, task in drafting)]
+        seconds, repeats = _medians(tasks, budget_s, progress, now or _clock_of(target.device))
+    return Measured(
+        tuple(StepProbe(*about, taken) for (about, _), taken in zip(steps, seconds, strict=False)),
+        tuple(DraftProbe(*about, taken) for (about, _), taken in zip(drafting, seconds[len(steps) :], strict=True)),
+        repeats,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is timed, and what has to be put back afterwards, untimed."""
+
+    run: Callable[[], object]
+    undo: Callable[[], object] = lambda: None
+
+
+class _Bench:
+    """Requests in the middle of their answers, to run rounds on. What it opens, ``stack`` releases."""
+
+    def __init__(self, target: Target, drafters: Mapping[str, Drafter], max_requests: int, stack: ExitStack) -> None:
+        self._target = target
+        self._drafters = {name: drafter for name, drafter in drafters.items() if drafter.num_draft_tokens > 0}
+        self._max_requests = max_requests
+        self._block = 1 + max((drafter.num_draft_tokens for drafter in self._drafters.values()), default=0)
+        self._taps = tapped_by(self._drafters.values())
+        self._contexts = _contexts_within(target, self._block)
+        self._stack = stack
+        dice = random.Random(0)
+        period = [dice.randrange(target.vocab_size) for _ in range(_PERIOD)]
+        self._text = (period * (1 + self._contexts[-1] // _PERIOD))[: self._contexts[-1]]
+
+    def step_tasks(self) -> list[tuple[tuple[int, int, int], _Task]]:
+        """(context, B, R) and the pass."""
+        source = self._open_slot(self._contexts[-1])
+        self._target.forward([source], [self._text], tapped_layers=(), want_logits=False)
+        tasks = []
+        for context in self._contexts:
+            slots = [self._open_slot(context + self._block) for _ in range(self._max_requests)]
+            for slot in slots:
+                slot.copy_from(source, context)
+            for tokens in token_counts(self._max_requests * self._block):
+                shares = mix(tokens, self._max_requests, self._block)
+                about = (context, tokens, len(shares))
+                tasks.append((about, self._pass(slots[: len(shares)], shares, context)))
+        return tasks
+
+    def draft_tasks(self) -> list[tuple[tuple[str, int, int, int], _Task]]:
+        """(drafter, γ, context, R) and the drafting of R whole blocks, at the middle context length."""
+        context = self._contexts[len(self._contexts) // 2]
+        counts = sorted({1, max(1, self._max_requests // 4), self._max_requests})
+        tasks = []
+        for name, drafter in self._drafters.items():
+            features = self._features(drafter, context)
+            states = [self._open_state(drafter, context, features) for _ in range(self._max_requests)]
+            for count in counts:
+                about = (name, drafter.num_draft_tokens, context, count)
+                tasks.append((about, self._drafting(states[:count], drafter.num_draft_tokens)))
+        return tasks
+
+    def _pass(self, slots: Sequence[KVSlot], shares: Sequence[int], context: int) -> _Task:
+        token_ids = [self._text[:share] for share in shares]
+
+        def undo() -> None:
+            for slot in slots:
+                slot.crop(context)
+
+        return _Task(lambda: self._target.forward(slots, token_ids, tapped_layers=self._taps), undo)
+
+    def _drafting(self, states: Sequence[DrafterState], count: int) -> _Task:
+        def run() -> None:
+            for state in states:
+                state.draft(self._text[0], count, _GREEDY, SeededDice(0))
+
+        return _Task(run)
+
+    def _features(self, drafter: Drafter, context: int) -> torch.Tensor:
+        slot = self._open_slot(context)
+        taps = drafter.tapped_layers
+        output = self._target.forward([slot], [self._text[:context]], tapped_layers=taps, want_logits=False)
+        slot.release()
+        return output[0].features
+
+    def _open_slot(self, capacity: int) -> KVSlot:
+        slot = self._target.open_slot(capacity)
+        self._stack.callback(slot.release)
+        return slot
+
+    def _open_state(self, drafter: Drafter, context: int, features: torch.Tensor) -> DrafterState:
+        state = drafter.open(context + self._block)
+        self._stack.callback(state.release)
+        state.observe(tuple(self._text[:context]), features)
+        return state
+
+
+def _contexts_within(target: Target, block: int) -> tuple[int, ...]:
+    room = target.max_context - block
+    if room < 1:
+        raise ParameterError(
+            f"{target.name} holds {target.max_context} tokens, and a round of {block} needs one more before it: there "
+            "is nothing to measure. Choose a drafter with fewer drafts a round."
+        )
+    return tuple(sorted({min(context, room) for context in CONTEXTS}))
+
+
+def _medians(tasks: Sequence[_Task], budget_s: float, progress: Progress, now: Clock) -> tuple[list[float], int]:
+    """The median time of each task, and of how many."""
+    rounds = _Rounds(len(tasks), budget_s, progress, now)
+    times: list[list[float]] = [[] for _ in tasks]
+    while rounds.go_on():
+        for index in rounds.order():
+            begun = now()
+            tasks[index].run()
+            times[index].append(now() - begun)
+            tasks[index].undo()
+            rounds.step()
+    return [median(taken[1:]) for taken in times], rounds.done - 1  # the first was the warm-up
+
+
+class _Rounds:
+    """Decides how many rounds fit the budget, and tells the time left. Round 0 is the warm-up."""
+
+    def __init__(self, tasks: int, budget_s: float, progress: Progress, now: Clock) -> None:
+        self._tasks = tasks
+        self._budget_s = budget_s
+        self._progress = progress
+        self._now = now
+        self._began = now()
+        self._steps = 0
+        self._share = 0.0
+        self.done = 0
+
+    def go_on(self) -> bool:
+        """Whether another round is to be run."""
+        return self.done < self._planned()
+
+    def order(self) -> list[int]:
+        """The tasks of the next round: each round begins elsewhere, so none always runs after the same others."""
+        start = round(self.done * self._tasks * _GOLDEN) % self._tasks
+        self.done += 1
+        return [*range(start, self._tasks), *range(start)]
+
+    def step(self) -> None:
+        """One task was run."""
+        self._steps += 1
+        rounds, wanted = self._steps / self._tasks, self._planned()
+        left = self._elapsed() / rounds * (wanted - rounds)
+        self._share = max(self._share, min(1.0, rounds / wanted))  # a plan that grows must not turn a bar back
+        minutes, seconds = divmod(round(max(0.0, left)), 60)
+        self._progress(f"Measuring step times: {minutes}:{seconds:02d} left", self._share)
+
+    def _planned(self) -> int:
+        """Rounds in all, the warm-up included, at the speed so far."""
+        elapsed_s = max(self._elapsed(), 1e-9)  # nothing yet at the start, when the least is planned
+        fitting = int(self._budget_s * self._steps / self._tasks / elapsed_s)
+        return min(MOST_REPEATS + 1, max(LEAST_REPEATS + 1, fitting))
+
+    def _elapsed(self) -> float:
+        return self._now() - self._began
+
+
+def _clock_of(device: torch.device) -> Clock:
+    """Seconds; waits for the device, so that a pass's time is its own."""
+
+    def now() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return now

@@ -1,0 +1,169 @@
+"""The values of a profile: seconds of the target's pass and of drafting, and what they belong to. No torch here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+from statistics import median
+
+from dspark_core.errors import ParameterError
+from dspark_core.scheduling.step_curve import LARGEST_S, LEAST_S, StepCurve
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileKey:
+    """All that step times depend on: those of another key say nothing.
+
+    Attributes:
+        model: the target's name.
+        weights: what `profiling.file.weights_id` says of its files.
+        dtype: what it computes in.
+        device: the hardware's name, as on the screen.
+        threads: CPU threads of torch.
+        torch: its version.
+        taps: layers whose outputs the session's drafters read, in rising order.
+    """
+
+    model: str
+    weights: str
+    dtype: str
+    device: str
+    threads: int
+    torch: str
+    taps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepProbe:
+    """The median time of one ragged pass of the target: ``requests`` of ``context`` tokens get ``tokens`` in all."""
+
+    context: int
+    tokens: int
+    requests: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftProbe:
+    """The median time in which ``requests`` of ``context`` tokens each drafted a whole block, one after the other."""
+
+    drafter: str
+    num_draft_tokens: int
+    context: int
+    requests: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepProfile:
+    """One measurement.
+
+    Attributes:
+        key: what was measured, and where.
+        measured_on: the day, as 2026-11-30.
+        repeats: how many times the medians are of.
+        steps: the passes, for each context length the same B in rising order.
+        drafting: the drafters.
+    """
+
+    key: ProfileKey
+    measured_on: str
+    repeats: int
+    steps: tuple[StepProbe, ...]
+    drafting: tuple[DraftProbe, ...]
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        """The context lengths that were measured, rising."""
+        return tuple(sorted({probe.context for probe in self.steps}))
+
+    @property
+    def source(self) -> str:
+        """Where and when, for the screen."""
+        return f"measured on {self.key.device}, {self.measured_on}"
+
+    def curve(self) -> StepCurve:
+        """What a scheduler reads: at each B the median over the context lengths, which it is not told."""
+        by_tokens: dict[int, list[float]] = {}
+        for probe in self.steps:
+            by_tokens.setdefault(probe.tokens, []).append(probe.seconds)
+        return StepCurve.of(list(by_tokens), [median(times) for times in by_tokens.values()], source=self.source)
+
+    def curve_at(self, context: int) -> StepCurve:
+        """The curve of one of `contexts`."""
+        probes = [probe for probe in self.steps if probe.context == context]
+        return StepCurve.of(
+            [probe.tokens for probe in probes],
+            [probe.seconds for probe in probes],
+            source=f"{self.source}, context {context}",
+        )
+
+    def drafting_s(self, drafter: str, requests: int) -> float | None:
+        """Seconds in which ``requests`` draft whole blocks: linear between what was measured, None for a stranger."""
+        probes = [probe for probe in self.drafting if probe.drafter == drafter]
+        if not probes:
+            return None
+        if len(probes) == 1:  # only one request was ever to be served; they draft one after the other
+            return probes[0].seconds * requests / probes[0].requests
+        return StepCurve.of(
+            [probe.requests for probe in probes], [probe.seconds for probe in probes], source=self.source
+        ).seconds(requests)
+
+    def lacks(self, drafters: Iterable[tuple[str, int]]) -> list[str]:
+        """Names among (name, γ) whose drafting was not measured; γ = 0 costs nothing and needs none."""
+        known = {(probe.drafter, probe.num_draft_tokens) for probe in self.drafting}
+        return [name for name, gamma in drafters if gamma and (name, gamma) not in known]
+
+
+def check_profile(profile: StepProfile) -> None:
+    """Ranges and order, where the values came from a file. Raises ParameterError."""
+    _check_day(profile.measured_on)
+    if profile.repeats < 1 or not profile.steps:
+        raise ParameterError("A profile needs one repeat or more, and probes of the target's pass.")
+    counts = {
+        context: [probe.tokens for probe in profile.steps if probe.context == context] for context in profile.contexts
+    }
+    if len({tuple(tokens) for tokens in counts.values()}) > 1:
+        raise ParameterError("The context lengths were measured with different token counts.")
+    for context in profile.contexts:
+        profile.curve_at(context)
+    probes: tuple[StepProbe | DraftProbe, ...] = (*profile.steps, *profile.drafting)
+    for probe in probes:
+        if probe.context < 1 or probe.requests < 1 or not LEAST_S <= probe.seconds <= LARGEST_S:
+            raise ParameterError(f"A probe is out of range: {probe!r:.160}.")
+    for name in {probe.drafter for probe in profile.drafting}:
+        requests = [probe.requests for probe in profile.drafting if probe.drafter == name]
+        if any(later <= earlier for earlier, later in pairwise(requests)):
+            raise ParameterError(f"The requests of the drafter {name!r:.40} must rise; they are {requests!r:.60}.")
+
+
+def _check_day(text: str) -> None:
+    try:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            raise ValueError("another form")
+        date.fromisoformat(text)
+    except ValueError as error:
+        raise ParameterError(f"measured_on is {text!r:.40}; it must be a day such as 2026-11-30.") from error
+
+
+def token_counts(most: int) -> tuple[int, ...]:
+    """1, 2, 3, 4, 6, 8, 12, 16, 24, … below ``most``, and ``most``: close where a curve bends, few where it is long."""
+    sizes = [2**power for power in range(most.bit_length())]
+    between = [3 * size // 2 for size in sizes if size > 1]
+    return tuple(sorted({count for count in (*sizes, *between) if count < most} | {1, most}))
+
+
+def mix(tokens: int, max_requests: int, block: int) -> tuple[int, ...]:
+    """How ``tokens`` are shared out among requests of 1 … ``block`` tokens each: a round as it comes up.
+
+    What one request can verify alone, it does. Beyond, the number of requests lies midway (geometric mean) between the
+    fewest that can hold so many and the most that may run.
+    """
+    fewest = -(-tokens // block)
+    most = min(tokens, max_requests)
+    requests = 1 if fewest == 1 else max(fewest, min(most, round(math.sqrt(fewest * most))))
+    return tuple(tokens // requests + (index < tokens % requests) for index in range(requests))

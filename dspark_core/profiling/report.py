@@ -1,0 +1,83 @@
+"""A profile as a table for a terminal, as one JSON object, and as a line for the screen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from dspark_core.profiling.profile import DraftProbe, StepProfile
+
+
+def line(profile: StepProfile) -> str:
+    """What the screen says of a session's step curve."""
+    curve = profile.curve()
+    first, last = curve.tokens[0], curve.tokens[-1]
+    return (
+        f"profiled: {profile.source}; a pass of {first} token takes {_ms(curve.seconds(first))} ms, of {last} tokens "
+        f"{_ms(curve.seconds(last))} ms"
+    )
+
+
+def table(profile: StepProfile) -> str:
+    """B, milliseconds and SPS by context length, then the curve in use; then the drafting."""
+    curve, contexts = profile.curve(), profile.contexts
+    by_place = {(probe.tokens, probe.context): probe for probe in profile.steps}
+    rows = [["B", "requests", *(f"ms at {c}" for c in contexts), *(f"SPS at {c}" for c in contexts), "curve ms", "SPS"]]
+    for tokens, used_s in zip(curve.tokens, curve.smoothed_s, strict=True):
+        probes = [by_place[tokens, context] for context in contexts]
+        rows.append(
+            [
+                str(tokens),
+                str(probes[0].requests),
+                *(_ms(probe.seconds) for probe in probes),
+                *(f"{1 / probe.seconds:.1f}" for probe in probes),
+                _ms(used_s),
+                f"{1 / used_s:.1f}",
+            ]
+        )
+    key = profile.key
+    return "\n".join(
+        [
+            f"{key.model}, {key.dtype}, torch {key.torch}, {key.threads} CPU threads, taps {list(key.taps)}: "
+            f"{profile.source}, medians of {profile.repeats}",
+            "B tokens in one pass of the target, with so many tokens of context; SPS: passes a second",
+            *_aligned(rows),
+            "curve: at each B the median over the contexts, made never falling; verification lengths are planned by it",
+            "",
+            *_drafting(profile.drafting),
+        ]
+    )
+
+
+def report(profile: StepProfile) -> dict[str, Any]:
+    """The profile's own values; ``curve``: tokens, measured_s, seconds (as used) and per_second."""
+    curve = profile.curve()
+    return {
+        **asdict(profile),
+        "source": profile.source,
+        "curve": {
+            "tokens": list(curve.tokens),
+            "measured_s": list(curve.measured_s),
+            "seconds": list(curve.smoothed_s),
+            "per_second": [curve.per_second(tokens) for tokens in curve.tokens],
+        },
+    }
+
+
+def _drafting(probes: tuple[DraftProbe, ...]) -> list[str]:
+    if not probes:
+        return ["no drafter, so no drafting cost"]
+    rows = [["drafter", "γ", "context", "requests", "ms", "ms a request"]]
+    for probe in probes:
+        whole = [probe.drafter, str(probe.num_draft_tokens), str(probe.context), str(probe.requests)]
+        rows.append([*whole, _ms(probe.seconds), _ms(probe.seconds / probe.requests)])
+    return ["drafting whole blocks of γ tokens, greedily", *_aligned(rows)]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}" if seconds >= 0.001 else f"{1000 * seconds:.3f}"

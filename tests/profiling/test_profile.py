@@ -1,0 +1,120 @@
+"""A profile's values: which passes are measured, and what a scheduler reads of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from dspark_core.errors import ParameterError
+from dspark_core.profiling.profile import (
+    DraftProbe,
+    ProfileKey,
+    StepProbe,
+    StepProfile,
+    check_profile,
+    mix,
+    token_counts,
+)
+from dspark_core.profiling.report import line, report, table
+
+KEY = ProfileKey("toy", "ab" * 32, "float64", "CPU (toy, 1 thread)", 1, "2.x", (0, 2))
+
+
+def steps(cost, counts=(1, 2, 4), contexts=(10, 20, 40)):
+    return tuple(StepProbe(context, tokens, 1, cost(context, tokens)) for context in contexts for tokens in counts)
+
+
+PROFILE = StepProfile(
+    KEY,
+    "2026-11-30",
+    3,
+    steps(lambda context, tokens: context / 1000 + tokens / 100),
+    (DraftProbe("dspark", 4, 20, 1, 0.01), DraftProbe("dspark", 4, 20, 4, 0.04)),
+)
+
+
+def test_token_counts_begin_densely_and_end_with_the_most():
+    assert token_counts(144) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 144)
+    assert token_counts(9) == (1, 2, 3, 4, 6, 8, 9)
+    assert token_counts(2) == (1, 2)
+    assert token_counts(1) == (1,)
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 9])
+@pytest.mark.parametrize("max_requests", [1, 3, 16])
+def test_a_mix_is_a_round_that_can_come_up(block, max_requests):
+    for tokens in range(1, max_requests * block + 1):
+        shares = mix(tokens, max_requests, block)
+        assert sum(shares) == tokens
+        assert len(shares) <= max_requests
+        assert all(1 <= share <= block for share in shares)
+        assert max(shares) - min(shares) <= 1
+        assert (len(shares) == 1) == (tokens <= block)
+
+
+def test_mixes_by_hand():
+    assert mix(9, 16, 9) == (9,)
+    assert mix(16, 16, 9) == (3, 3, 3, 3, 2, 2)
+    assert mix(144, 16, 9) == (9,) * 16
+
+
+def test_the_curve_is_the_median_over_the_contexts():
+    odd = replace(PROFILE, steps=steps(lambda context, tokens: {10: 1.0, 20: 3.0, 40: 90.0}[context] + tokens))
+    assert odd.curve().measured_s == (4.0, 5.0, 7.0)
+    assert odd.curve_at(40).measured_s == (91.0, 92.0, 94.0)
+    assert odd.curve().source == "measured on CPU (toy, 1 thread), 2026-11-30"
+
+
+def test_drafting_by_the_number_of_requests():
+    assert PROFILE.drafting_s("dspark", 1) == 0.01
+    assert PROFILE.drafting_s("dspark", 2) == pytest.approx(0.02)
+    assert PROFILE.drafting_s("dspark", 8) == pytest.approx(0.08)
+    assert PROFILE.drafting_s("lm", 1) is None
+    alone = replace(PROFILE, drafting=PROFILE.drafting[:1])
+    assert alone.drafting_s("dspark", 3) == pytest.approx(0.03)
+
+
+def test_a_drafter_that_was_not_measured_is_named_and_plain_decoding_needs_nothing():
+    assert PROFILE.lacks([("dspark", 4), ("none", 0)]) == []
+    assert PROFILE.lacks([("dspark", 5), ("lm", 8), ("none", 0)]) == ["dspark", "lm"]
+
+
+def test_what_was_measured_passes_the_check():
+    check_profile(PROFILE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"measured_on": "yesterday"},
+        {"measured_on": "2026-13-01"},
+        {"measured_on": "2026-11-30\x1b[2J"},
+        {"repeats": 0},
+        {"steps": ()},
+        {"steps": PROFILE.steps[:-1]},
+        {"steps": PROFILE.steps[::-1]},
+        {"steps": steps(lambda *_: 0.1, counts=(3,))},
+        {"steps": steps(lambda *_: 0.0)},
+        {"steps": steps(lambda *_: 1e9)},
+        {"steps": steps(lambda *_: 0.1, contexts=(0,))},
+        {"drafting": PROFILE.drafting[::-1]},
+        {"drafting": (DraftProbe("dspark", 4, 20, 1, -1.0),)},
+        {"drafting": (DraftProbe("dspark", 4, 20, 0, 1.0),)},
+    ],
+)
+def test_what_no_measurement_gives_is_refused(change):
+    with pytest.raises(ParameterError):
+        check_profile(replace(PROFILE, **change))
+
+
+def test_table_and_report_show_every_probe_and_the_curve_in_use():
+    falling = replace(PROFILE, steps=steps(lambda _, tokens: {1: 0.1, 2: 0.4, 4: 0.2}[tokens], contexts=(10, 20)))
+    shown = table(falling)
+    for words in ("ms at 10", "SPS at 20", "medians of 3", "measured on CPU (toy, 1 thread)", "ms a request", "dspark"):
+        assert words in shown
+    row = next(text.split() for text in shown.splitlines() if text.split()[:1] == ["4"])
+    assert row == ["4", "1", "200.0", "200.0", "5.0", "5.0", "300.0", "3.3"]
+    curve = report(falling)["curve"]
+    assert curve["measured_s"] == [0.1, 0.4, 0.2]
+    assert curve["seconds"] == [0.1, pytest.approx(0.3), pytest.approx(0.3)]
+    assert curve["per_second"][0] == pytest.approx(10)
+    assert "profiled: measured on CPU (toy, 1 thread), 2026-11-30; a pass of 1 token takes 100.0 ms" in line(falling)
