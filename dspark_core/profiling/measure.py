@@ -15,7 +15,7 @@ from statistics import median
 import torch
 
 from dspark_core.drafters.base import Drafter, DrafterState
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.params import SamplingParams
 from dspark_core.profiling.profile import DraftProbe, StepProbe, mix, token_counts
 from dspark_core.sampling import SeededDice
@@ -162,7 +162,14 @@ class _Bench:
         return output[0].features
 
     def _open_slot(self, capacity: int) -> KVSlot:
-        slot = self._target.open_slot(capacity)
+        try:
+            slot = self._target.open_slot(capacity)
+        except ResourceError as error:
+            raise ResourceError(
+                f"Step times are measured on {self._max_requests} requests of up to {self._contexts[-1]} tokens side "
+                f"by side, and {self._target.device} has no room for their keys and values. End other programs "
+                "or answers there, or choose another device or a smaller model."
+            ) from error
         self._stack.callback(slot.release)
         return slot
 

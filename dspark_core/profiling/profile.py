@@ -93,6 +93,13 @@ class StepProfile:
             by_tokens.setdefault(probe.tokens, []).append(probe.seconds)
         return StepCurve.of(list(by_tokens), [median(times) for times in by_tokens.values()], source=self.source)
 
+    @property
+    def largest_smoothing(self) -> float:
+        """The largest share of its time by which smoothing moved a probe of `curve`: how far the times jump."""
+        curve = self.curve()
+        pairs = zip(curve.measured_s, curve.smoothed_s, strict=True)
+        return max(abs(smoothed - measured) / measured for measured, smoothed in pairs)
+
     def curve_at(self, context: int) -> StepCurve:
         """The curve of one of `contexts`."""
         probes = [probe for probe in self.steps if probe.context == context]

@@ -7,6 +7,8 @@ from typing import Any
 
 from dspark_core.profiling.profile import DraftProbe, StepProfile
 
+JUMPY = 0.2  # of a time: smoothing that moves one further is told
+
 
 def line(profile: StepProfile) -> str:
     """What the screen says of a session's step curve."""
@@ -14,7 +16,7 @@ def line(profile: StepProfile) -> str:
     first, last = curve.tokens[0], curve.tokens[-1]
     return (
         f"profiled: {profile.source}; a pass of {first} token takes {_ms(curve.seconds(first))} ms, of {last} tokens "
-        f"{_ms(curve.seconds(last))} ms"
+        f"{_ms(curve.seconds(last))} ms{'; the times jump' if profile.largest_smoothing > JUMPY else ''}"
     )
 
 
@@ -38,11 +40,12 @@ def table(profile: StepProfile) -> str:
     key = profile.key
     return "\n".join(
         [
-            f"{key.model}, {key.dtype}, torch {key.torch}, {key.threads} CPU threads, taps {list(key.taps)}: "
+            f"{key.model}, {key.dtype}, torch {key.torch}, CPU threads: {key.threads}, taps {list(key.taps)}: "
             f"{profile.source}, medians of {profile.repeats}",
             "B tokens in one pass of the target, with so many tokens of context; SPS: passes a second",
             *_aligned(rows),
             "curve: at each B the median over the contexts, made never falling; verification lengths are planned by it",
+            *_warning(profile.largest_smoothing),
             "",
             *_drafting(profile.drafting),
         ]
@@ -50,11 +53,15 @@ def table(profile: StepProfile) -> str:
 
 
 def report(profile: StepProfile) -> dict[str, Any]:
-    """The profile's own values; ``curve``: tokens, measured_s, seconds (as used) and per_second."""
+    """The profile's own values; ``curve``: tokens, measured_s, seconds (as used) and per_second.
+
+    ``largest_smoothing`` is the largest share by which a time of the curve was moved to make it never fall.
+    """
     curve = profile.curve()
     return {
         **asdict(profile),
         "source": profile.source,
+        "largest_smoothing": profile.largest_smoothing,
         "curve": {
             "tokens": list(curve.tokens),
             "measured_s": list(curve.measured_s),
@@ -62,6 +69,15 @@ def report(profile: StepProfile) -> dict[str, Any]:
             "per_second": [curve.per_second(tokens) for tokens in curve.tokens],
         },
     }
+
+
+def _warning(largest_smoothing: float) -> list[str]:
+    if largest_smoothing <= JUMPY:
+        return []
+    return [
+        f"The times jump: one was moved by {100 * largest_smoothing:.0f} % to make the curve never fall. Either "
+        "something else was running (measure again with --force, on an idle machine), or some sizes are slow here."
+    ]
 
 
 def _drafting(probes: tuple[DraftProbe, ...]) -> list[str]:

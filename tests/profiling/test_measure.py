@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dspark_core.drafters.none import NoneDrafter
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.profiling.measure import CONTEXTS, LEAST_REPEATS, MOST_REPEATS, measure, tapped_by
 from dspark_core.profiling.profile import mix, token_counts
 from tests.toy import TableDrafter, ToyTarget, toy_drafters
@@ -183,6 +183,19 @@ def test_without_drafters_plain_passes_are_measured(clock):
     assert measured.drafting == ()
     assert {probe.tokens for probe in measured.steps} == {1, 2, 3, 4}
     assert {taps for _, _, taps in target.passes} == {()}
+
+
+def test_caches_that_find_no_room_are_said_and_given_back(clock):
+    class Small(TimedTarget):
+        def open_slot(self, capacity):
+            if len(self.slots) == 5:
+                raise ResourceError("too large")
+            return super().open_slot(capacity)
+
+    target = Small(clock, plain_cost)
+    with pytest.raises(ResourceError, match="measured on 4 requests of up to 1024 tokens"):
+        measure(target, {"none": NoneDrafter()}, max_requests=4, budget_s=1, now=clock)
+    assert [slot.released for slot in target.slots] == [True] * 5
 
 
 @pytest.mark.parametrize("budget_s", [0, -1, float("inf"), float("nan")])

@@ -116,5 +116,10 @@ def test_table_and_report_show_every_probe_and_the_curve_in_use():
     curve = report(falling)["curve"]
     assert curve["measured_s"] == [0.1, 0.4, 0.2]
     assert curve["seconds"] == [0.1, pytest.approx(0.3), pytest.approx(0.3)]
+    assert report(falling)["largest_smoothing"] == pytest.approx(0.5)
+    assert "one was moved by 50 %" in shown
+    assert line(falling).endswith("; the times jump")
+    assert "jump" not in table(PROFILE) + line(PROFILE)
+    assert report(PROFILE)["largest_smoothing"] == 0
     assert curve["per_second"][0] == pytest.approx(10)
     assert "profiled: measured on CPU (toy, 1 thread), 2026-11-30; a pass of 1 token takes 100.0 ms" in line(falling)
