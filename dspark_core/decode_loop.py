@@ -15,21 +15,34 @@ import torch
 from dspark_core.answer import Answer, Ending
 from dspark_core.drafters.base import Drafter
 from dspark_core.errors import ParameterError
-from dspark_core.events import DecodeRound, Finished, LoadSample, Prefilled, RoundTimings
+from dspark_core.events import DecodeRound, Finished, Prefilled, RoundTimings
 from dspark_core.params import GenerationRequest, ScheduleParams
 from dspark_core.sampling import Dice, SeededDice, law, shown_probs
-from dspark_core.scheduling import DraftView, policy_named
+from dspark_core.scheduling import RoundView
 from dspark_core.scheduling.load import LoadSensor
+from dspark_core.scheduling.planner import Planner
+from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.target.base import Target, TargetOutput
 from dspark_core.text import TokenText
 from dspark_core.turn import Turn
 from dspark_core.verify import verify
 
 PREFILL_CHUNK = 256  # prompt tokens per turn: a long prompt must not hold up the others' rounds
+FULL_BATCH = 16  # answers side by side
 
 
 class DecodeLoop:
-    """Steps answers. Not thread-safe: one thread at a time, which is the engine's business."""
+    """Steps answers. Not thread-safe: one thread at a time, which is the engine's business.
+
+    Args:
+        target: the frozen model.
+        tokenizer: ids to text.
+        drafters: what a request may ask for, by name.
+        load_sensor: asked once a round.
+        step_curve: SPS(B) of this target on this machine; without it, policies that need one are refused.
+        full_batch: answers in a round at which the batch counts as fully occupied.
+        lab: whether biased policies may be used, to show what they do to the text's law.
+    """
 
     def __init__(
         self,
@@ -37,11 +50,17 @@ class DecodeLoop:
         tokenizer: TokenText,
         drafters: Mapping[str, Drafter],
         load_sensor: LoadSensor,
+        *,
+        step_curve: StepCurve | None = None,
+        full_batch: int = FULL_BATCH,
+        lab: bool = False,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
         self.drafters = drafters
         self.load_sensor = load_sensor
+        self.full_batch = full_batch
+        self._planner = Planner(step_curve, lab=lab)
         self._tapped_layers = tuple(sorted({layer for d in drafters.values() for layer in d.tapped_layers}))
 
     def check(self, request: GenerationRequest) -> None:
@@ -51,8 +70,22 @@ class DecodeLoop:
             ParameterError: unknown drafter or policy, a policy that this drafter cannot serve, token ids outside the
                 vocabulary, a prompt beyond the context.
         """
-        check_schedule(request.schedule, self._drafter_named(request.drafter))
+        self.check_schedule(request.schedule, self._drafter_named(request.drafter))
         self._check_prompt(request.prompt_ids)
+
+    def check_schedule(self, schedule: ScheduleParams, drafter: Drafter) -> None:
+        """Refuse a schedule that cannot be honoured with this drafter.
+
+        Raises:
+            ParameterError: an unknown or biased policy, one that needs confidences that the drafter lacks, or a step
+                curve that nobody measured.
+        """
+        policy = self._planner.policy_for(schedule)
+        if policy.needs_confidence and drafter.num_draft_tokens > 0 and not drafter.has_confidence:
+            raise ParameterError(
+                f"The policy {schedule.policy!r} needs confidences; the drafter {drafter.name!r} has no confidence "
+                "head. Choose the policy 'fixed' or another drafter."
+            )
 
     def open(self, request: GenerationRequest, dice: Dice | None = None) -> Answer:
         """State for a new request. Raises ParameterError as `check`, and ResourceError when memory is short."""
@@ -90,19 +123,23 @@ class DecodeLoop:
         An answer whose own part of the round fails gets `failure` set and None in the result; the others go on. Only
         a failure of the shared pass is raised, and is the failure of all.
         """
-        load = self.load_sensor.sample()
+        around = RoundView(
+            load=self.load_sensor.sample(),
+            occupancy=min(1.0, len(answers) / self.full_batch),
+            step_curve=self._planner.step_curve,
+        )
         turns = [Turn(answer) for answer in answers]
         start = self._now()
-        drafting = _each(turns, self._draft)
+        drafting = _each(turns, lambda turn: self._draft(turn, around))
         drafted = self._now()
-        planning = _each(drafting, lambda turn: self._plan(turn, load))
+        planning = self._plan(drafting, around)
         planned = self._now()
         outputs = self._forward([turn.answer for turn in planning], [turn.inputs for turn in planning])
         for turn, output in zip(planning, outputs, strict=True):
             turn.output = output
         _each(planning, self._verify_and_commit)
         timings = RoundTimings(drafted - start, planned - drafted, self._now() - planned)
-        return [None if turn.answer.failure else turn.report(self.tokenizer, timings, load) for turn in turns]
+        return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
 
     def run(self, request: GenerationRequest, dice: Dice | None = None) -> list[Prefilled | DecodeRound | Finished]:
         """A whole generation by itself, in the caller's thread: what tests and law enumeration use."""
@@ -141,25 +178,29 @@ class DecodeLoop:
                 "and the answer needs room in it. Shorten the prompt or clear the history."
             )
 
-    def _draft(self, turn: Turn) -> None:
+    def _draft(self, turn: Turn, around: RoundView) -> None:
         answer, schedule = turn.answer, turn.schedule
         count = min(answer.drafter.num_draft_tokens, answer.tokens_left - 1)
         goes_on = None
         if schedule.stop_early:
             count = min(count, schedule.l_max)
-            goes_on = partial(policy_named(schedule.policy).goes_on, schedule=schedule)
+            goes_on = partial(self._planner.policy_for(schedule).goes_on, schedule=schedule, around=around)
         turn.block = answer.drafter_state.draft(turn.anchor, count, answer.request.sampling, answer.dice, goes_on)
         outside = [i for i in turn.block.token_ids if not 0 <= i < self.target.vocab_size]
         if outside:
             raise RuntimeError(f"The drafter {answer.drafter.name!r} drafted the unknown token id {outside[0]}.")
 
-    @staticmethod
-    def _plan(turn: Turn, load: LoadSample) -> None:
-        block, schedule = turn.block, turn.schedule
-        view = DraftView(len(block.token_ids), block.known_confidences, schedule, turn.answer.tokens_left - 1)
-        (turn.plan,) = policy_named(schedule.policy).plan([view], load)
-        if not view.lower <= turn.plan.verify_len <= view.upper:
-            raise RuntimeError(f"The policy {schedule.policy!r} left its bounds: {turn.plan} for {view}.")
+    def _plan(self, turns: Sequence[Turn], around: RoundView) -> list[Turn]:
+        """Plan the whole round at once. Returns the turns that got a plan; the others' answers have failed."""
+        plans = self._planner.plan([turn.answer for turn in turns], [turn.view for turn in turns], around)
+        well = []
+        for turn, plan in zip(turns, plans, strict=True):
+            if isinstance(plan, Exception):
+                turn.answer.failure = plan
+            else:
+                turn.plan = plan
+                well.append(turn)
+        return well
 
     def _forward(
         self, answers: Sequence[Answer], token_ids: Sequence[Sequence[int]], *, want_logits: bool = True
@@ -204,16 +245,6 @@ class DecodeLoop:
         return time.perf_counter()
 
 
-def check_schedule(schedule: ScheduleParams, drafter: Drafter) -> None:
-    """Refuse a schedule that this drafter cannot serve. Raises ParameterError (unknown policy, no confidences)."""
-    policy = policy_named(schedule.policy)
-    if policy.needs_confidence and drafter.num_draft_tokens > 0 and not drafter.has_confidence:
-        raise ParameterError(
-            f"The policy {schedule.policy!r} needs confidences; the drafter {drafter.name!r} has no confidence head. "
-            "Choose the policy 'fixed' or another drafter."
-        )
-
-
 def failed(answer: Answer, error: Exception) -> Finished:
     """The end of an answer that an error stopped; what it had is kept."""
     return answer.finish(Ending("error", f"{type(error).__name__}: {error}"))
@@ -225,7 +256,7 @@ def _each(turns: Sequence[Turn], action: Callable[[Turn], None]) -> list[Turn]:
     for turn in turns:
         try:
             action(turn)
-        except Exception as error:  # whatever a drafter or policy raises is that answer's failure, not the others'
+        except Exception as error:  # whatever a drafter raises is that answer's failure, not the others'
             turn.answer.failure = error
         else:
             well.append(turn)

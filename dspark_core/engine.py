@@ -11,14 +11,14 @@ from types import TracebackType
 import torch
 
 from dspark_core.answer import Answer, Ending
-from dspark_core.decode_loop import DecodeLoop, check_schedule, failed
+from dspark_core.decode_loop import FULL_BATCH, DecodeLoop, failed
 from dspark_core.errors import ResourceError
 from dspark_core.events import Event, Finished
 from dspark_core.params import GenerationRequest, ScheduleParams
 from dspark_core.scheduling.load import LoadSensor
 
 _LOG = logging.getLogger(__name__)
-MAX_ACTIVE = 16
+MAX_ACTIVE = FULL_BATCH
 
 
 class Generation:
@@ -28,9 +28,10 @@ class Generation:
     `cancel`, frees the request's memory within one round.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, loop: DecodeLoop) -> None:
         self.request = answer.request
         self._answer = answer
+        self._loop = loop
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
         self._exhausted = False
@@ -38,7 +39,7 @@ class Generation:
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
         """Bounds, threshold and policy of the rounds that have not begun. Raises ParameterError as `submit` does."""
-        check_schedule(schedule, self._answer.drafter)
+        self._loop.check_schedule(schedule, self._answer.drafter)
         self._answer.schedule = schedule
 
     def cancel(self) -> None:
@@ -118,7 +119,7 @@ class Engine:
                     f"{len(self._active)} answers are running, which is all this engine takes at once. "
                     "Try again in a moment."
                 )
-            generation = Generation(self._loop.open(request))
+            generation = Generation(self._loop.open(request), self._loop)
             self._active.append(generation)
             self._wake.notify()
             return generation

@@ -84,7 +84,8 @@ class Session:
         self.profile_key = profile_key
         self.profile, not_profiled = read_profile(profile_key)
         self.step_curve = None if self.profile is None else self.profile.curve()
-        self.engine = Engine(DecodeLoop(target, tokenizer, drafters, open_load_sensor(str(target.device), uuid=uuid)))
+        sensor = open_load_sensor(str(target.device), uuid=uuid)
+        self.engine = Engine(DecodeLoop(target, tokenizer, drafters, sensor, step_curve=self.step_curve))
         self.info = SessionInfo(
             model=target.name,
             device_label=device_label(target.device),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from dspark_core.params import SamplingParams, ScheduleParams
-from dspark_core.scheduling import policy_named
+from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
+from dspark_core.scheduling import POLICIES, policy_named
 
 _SAMPLING = SamplingParams()
 _SCHEDULE = ScheduleParams()
@@ -51,9 +51,9 @@ class _Joined(argparse.Action):
 
 
 def add_schedule_options(parser: argparse.ArgumentParser) -> None:
-    """``--policy``, ``--l-min``, ``--l-max``, ``--threshold``, ``--no-stop-early``."""
+    """``--policy``, its bounds and numbers, ``--no-stop-early``."""
     group = parser.add_argument_group("schedule: how many drafted tokens are verified")
-    group.add_argument("--policy", default=_SCHEDULE.policy, help="threshold or fixed (default: %(default)s)")
+    group.add_argument("--policy", default=_SCHEDULE.policy, help=f"{', '.join(POLICIES)} (default: %(default)s)")
     group.add_argument("--l-min", type=int, default=_SCHEDULE.l_min, metavar="N", help="at least N (%(default)s)")
     group.add_argument("--l-max", type=int, default=_SCHEDULE.l_max, metavar="N", help="at most N (%(default)s)")
     group.add_argument(
@@ -62,6 +62,20 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         default=_SCHEDULE.threshold,
         metavar="C",
         help="cut before the first confidence below C, 0 to 1 (default: %(default)s)",
+    )
+    for bound, what in (("low", "stops below C"), ("high", "admits above C whatever the load")):
+        group.add_argument(
+            f"--band-{bound}",
+            type=float,
+            default=getattr(_SCHEDULE, f"band_{bound}"),
+            metavar="C",
+            help=f"the policy banded {what}, 0 to 1 (default: %(default)s)",
+        )
+    group.add_argument(
+        "--load-signal",
+        default=_SCHEDULE.load_signal,
+        metavar="NAME",
+        help=f"the load that the policy banded heeds: {' or '.join(LOAD_SIGNALS)} (default: %(default)s)",
     )
     group.add_argument(
         "--no-stop-early",
@@ -90,7 +104,16 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_new_tokens: int
 def schedule_from(options: argparse.Namespace) -> ScheduleParams:
     """The schedule asked for. Raises ParameterError, also for a policy that does not exist."""
     policy_named(options.policy)
-    return ScheduleParams(options.policy, options.l_min, options.l_max, options.threshold, options.stop_early)
+    return ScheduleParams(
+        options.policy,
+        options.l_min,
+        options.l_max,
+        options.threshold,
+        options.stop_early,
+        options.band_low,
+        options.band_high,
+        options.load_signal,
+    )
 
 
 def sampling_from(options: argparse.Namespace, stop: tuple[str, ...] = ()) -> SamplingParams:

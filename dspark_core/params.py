@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from dspark_core.errors import ParameterError
 
 MAX_NEW_TOKENS_LIMIT = 8192
 MIN_TEMPERATURE = 0.01  # below it logits / temperature leaves float32; 0 is exact greedy decoding
 MAX_STOP_STRINGS = 16
+
+LoadSignal = Literal["occupancy", "busy"]
+LOAD_SIGNALS: tuple[LoadSignal, ...] = get_args(LoadSignal)
 
 
 def _require(condition: bool, message: str) -> None:
@@ -97,9 +101,13 @@ class ScheduleParams:
         threshold: the ``threshold`` policy cuts before the first own confidence c_k below it, in [0, 1].
         stop_early: whether drafting ends where the policy can verify nothing more. False drafts all γ, to look at what
             would have come beyond the cut; the text's law is the target's either way.
+        band_low, band_high: the ``banded`` policy stops below the one and admits above the other,
+            0 ≤ ``band_low`` ≤ ``band_high`` ≤ 1.
+        load_signal: which load ``banded`` heeds: "occupancy", the answers that run over those that may run at once, or
+            "busy", the share of time in which the device was busy, as sampled.
 
     Raises:
-        ParameterError: a value is outside its range, or ``l_min > l_max``.
+        ParameterError: a value is outside its range, ``l_min > l_max``, or ``band_low > band_high``.
     """
 
     policy: str = "threshold"
@@ -107,6 +115,9 @@ class ScheduleParams:
     l_max: int = 8
     threshold: float = 0.3
     stop_early: bool = True
+    band_low: float = 0.6
+    band_high: float = 0.9
+    load_signal: LoadSignal = "occupancy"
 
     def __post_init__(self) -> None:
         _require(isinstance(self.policy, str) and bool(self.policy), f"policy is {self.policy!r}; it must be a name.")
@@ -121,9 +132,20 @@ class ScheduleParams:
             f"l_min is {self.l_min} and l_max is {self.l_max}; l_min must not be above l_max. "
             "Lower l_min or raise l_max.",
         )
+        for name in ("threshold", "band_low", "band_high"):
+            share = getattr(self, name)
+            _require(
+                _is_finite(share) and 0 <= share <= 1,
+                f"{name} is {share!r}; it must be a number from 0 to 1.",
+            )
         _require(
-            _is_finite(self.threshold) and 0 <= self.threshold <= 1,
-            f"threshold is {self.threshold!r}; it must be a number from 0 to 1.",
+            self.band_low <= self.band_high,
+            f"band_low is {self.band_low} and band_high is {self.band_high}; band_low must not be above band_high. "
+            "Lower band_low or raise band_high.",
+        )
+        _require(
+            self.load_signal in LOAD_SIGNALS,
+            f"load_signal is {self.load_signal!r}; choose one of: {', '.join(LOAD_SIGNALS)}.",
         )
         _require(isinstance(self.stop_early, bool), f"stop_early is {self.stop_early!r}; it must be True or False.")
 

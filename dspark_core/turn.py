@@ -17,7 +17,7 @@ from dspark_core.events import (
     RoundTimings,
     Token,
 )
-from dspark_core.scheduling import Plan
+from dspark_core.scheduling import DraftView, Plan
 from dspark_core.target.base import TargetOutput
 from dspark_core.text import TokenText
 from dspark_core.verify import Verdict
@@ -45,6 +45,12 @@ class Turn:
         self.schedule = answer.schedule
         self.anchor = answer.anchor
         self.target_probs_shown: list[float] = []
+
+    @property
+    def view(self) -> DraftView:
+        """What the scheduler may know of the block."""
+        room = self.answer.tokens_left - 1
+        return DraftView(len(self.block.token_ids), self.block.known_confidences, self.schedule, room)
 
     @property
     def inputs(self) -> tuple[int, ...]:

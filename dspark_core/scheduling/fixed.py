@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_core.events import LoadSample
 from dspark_core.params import ScheduleParams
-from dspark_core.scheduling.policy import DraftView, Plan, without_drafts
+from dspark_core.scheduling.policy import DraftView, Plan, RoundView, without_drafts
 
 
 class FixedPolicy:
@@ -14,12 +13,13 @@ class FixedPolicy:
 
     name = "fixed"
     needs_confidence = False
+    needs_curve = False
 
-    def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
+    def plan(self, views: Sequence[DraftView], around: RoundView) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
         """ℓ = L_max, as far as drafts and room allow."""
         return [self._plan_one(view) for view in views]
 
-    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams) -> bool:
+    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams, around: RoundView) -> bool:  # noqa: ARG002
         """Up to L_max."""
         return len(confidences) <= schedule.l_max
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dspark_core.errors import ParameterError
 from dspark_core.events import LoadSample
-from dspark_core.params import ScheduleParams
+from dspark_core.params import LoadSignal, ScheduleParams
+from dspark_core.scheduling.step_curve import StepCurve
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +22,15 @@ class DraftView:
             has no confidence head.
         schedule: bounds and threshold in force.
         room: how many drafts the request can still use (token limit, context end).
+        earlier: the survivals that this request had two of its rounds before, under the same policy; None where there
+            was no such round.
     """
 
     num_drafted: int
     confidences: tuple[float, ...] | None
     schedule: ScheduleParams
     room: int
+    earlier: tuple[float, ...] | None = None
 
     @property
     def lower(self) -> int:
@@ -51,6 +56,40 @@ class DraftView:
             return f"{self.upper} (all that were drafted)"
         return f"L_max = {self.upper}"
 
+    @property
+    def survivals(self) -> tuple[float, ...]:
+        """a_k = c_1 · … · c_k of the known confidences; none without a confidence head."""
+        survival, product = 1.0, []
+        for confidence in self.confidences or ():
+            survival *= min(1.0, max(0.0, confidence))  # in this order NaN becomes 0: never verified unread
+            product.append(survival)
+        return tuple(product)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundView:
+    """What a policy may know of the round beside the drafts. All of it is known before the round's drafts are drawn,
+    but for the two sums of what other policies have settled; these never depend on drafts that nobody verifies.
+
+    Attributes:
+        load: the load sample.
+        occupancy: answers in this round over those that the engine runs at most, 0 to 1.
+        step_curve: SPS(B) of this machine, or None where it has not been measured.
+        settled_tokens: tokens of the pass that other policies have decided on already, anchors included.
+        settled_expected: tokens that these are expected to commit: 1 and the survivals of the verified drafts for each.
+    """
+
+    load: LoadSample
+    occupancy: float = 0.0
+    step_curve: StepCurve | None = None
+    settled_tokens: int = 0
+    settled_expected: float = 0.0
+
+    def signal(self, name: LoadSignal) -> float | None:
+        """The load under that name, 0 to 1; None when it is not measured."""
+        value = self.occupancy if name == "occupancy" else self.load.utilisation
+        return None if value is None else min(1.0, max(0.0, value))
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -71,16 +110,42 @@ def without_drafts(view: DraftView) -> Plan | None:
     return None
 
 
+def confidences_for(policy: str, view: DraftView) -> tuple[float, ...]:
+    """The confidences that this policy judges by. Raises ParameterError where the drafter gave none."""
+    if view.confidences is None and view.num_drafted:
+        raise ParameterError(
+            f"The {policy} policy needs confidences, and this drafter has no confidence head. "
+            "Choose the policy 'fixed' or another drafter."
+        )
+    return view.confidences or ()
+
+
+def curve_for(policy: str, curve: StepCurve | None) -> StepCurve:
+    """The step curve that this policy weighs by. Raises ParameterError where none has been measured."""
+    if curve is None:
+        raise ParameterError(
+            f"The policy {policy!r} weighs drafts by what a step costs on this machine, and that has not been measured "
+            "for this model. Measure it once with: python -m dspark_core profile. Or choose a policy that needs no "
+            "step curve: 'threshold', 'banded' or 'fixed'."
+        )
+    return curve
+
+
 class SchedulerPolicy(Protocol):
-    """Chooses ℓ for each request. Must be non-anticipating: whether x_k is verified depends on c_1 … c_k only."""
+    """Chooses ℓ for each request. Must be non-anticipating: whether x_k is verified depends on c_1 … c_k only.
+
+    A policy that weighs requests against each other may look at their confidences too, as long as nothing that it
+    decides depends on any confidence beyond the first that is not admitted: each is known before its token is drawn.
+    """
 
     name: str
     needs_confidence: bool  # whether it can serve only drafters with a confidence head
+    needs_curve: bool  # whether it cannot decide without the step curve
 
-    def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:
+    def plan(self, views: Sequence[DraftView], around: RoundView) -> list[Plan]:
         """One plan a view, ``lower ≤ verify_len ≤ upper``. Raises ParameterError when it cannot serve a view."""
 
-    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams) -> bool:
+    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams, around: RoundView) -> bool:
         """Whether x_k may still be verified, given c_1 … c_k with k = ``len(confidences)``; pure.
 
         It is asked before x_k is drawn, and drafting stops at the first no. So it must say yes wherever `plan` would

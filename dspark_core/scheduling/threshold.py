@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dspark_core.errors import ParameterError
-from dspark_core.events import LoadSample
 from dspark_core.params import ScheduleParams
-from dspark_core.scheduling.policy import DraftView, Plan, without_drafts
+from dspark_core.scheduling.policy import DraftView, Plan, RoundView, confidences_for, without_drafts
 
 
 class ThresholdPolicy:
@@ -18,12 +16,13 @@ class ThresholdPolicy:
 
     name = "threshold"
     needs_confidence = True
+    needs_curve = False
 
-    def plan(self, views: Sequence[DraftView], load: LoadSample) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
+    def plan(self, views: Sequence[DraftView], around: RoundView) -> list[Plan]:  # noqa: ARG002 - the protocol's shape
         """One ℓ a view. Raises ParameterError when a drafter gives no confidences."""
         return [self._plan_one(view) for view in views]
 
-    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams) -> bool:
+    def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams, around: RoundView) -> bool:  # noqa: ARG002
         """Up to L_min in any case, then until the first c_k < threshold, and never beyond L_max."""
         return len(confidences) <= schedule.l_max and all(
             confidence >= schedule.threshold for confidence in confidences[schedule.l_min :]
@@ -34,14 +33,10 @@ class ThresholdPolicy:
         nothing = without_drafts(view)
         if nothing is not None:
             return nothing
-        if view.confidences is None:
-            raise ParameterError(
-                "The threshold policy needs confidences, and this drafter has no confidence head. "
-                "Choose the policy 'fixed' or another drafter."
-            )
+        confidences = confidences_for(ThresholdPolicy.name, view)
         bar = view.schedule.threshold
         for k in range(view.lower, view.num_judged):
-            confidence = view.confidences[k]
+            confidence = confidences[k]
             # `not >=` also cuts on NaN: an unreadable confidence must never verify silently.
             if not confidence >= bar:
                 return Plan(k, f"cut at {k}: c_{k + 1} {confidence:.2f} < {bar:.2f}")

@@ -11,6 +11,7 @@ from dspark_core.drafters.base import EMPTY_BLOCK
 from dspark_core.events import Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.sampling import law
+from dspark_core.scheduling.step_curve import StepCurve
 from tests.toy import FixedLoad, TableState, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
 
 LENGTH = 3
@@ -21,8 +22,15 @@ SCHEDULES = {
     "threshold": ScheduleParams("threshold", 0, 2, 0.5),
     "threshold-min1": ScheduleParams("threshold", 1, 2, 0.6),
 }
+WEIGHED = {
+    "banded": ScheduleParams("banded", 0, 2, band_low=0.3, band_high=0.7),
+    "prefix": ScheduleParams("prefix", 0, 2),
+    "prefix-min1": ScheduleParams("prefix", 1, 2),
+    "delayed": ScheduleParams("delayed", 0, 2),
+}
 DRAFTERS = ["none", "table", "ngram", "dspark", "dflash", "dspark-part", "dspark-gated", "dspark-rnn", "dspark-conv"]
 DRAFTERS += ["lm", "lm-part", "lm-padded", "lm-short"]
+CURVE = StepCurve.of([1, 2, 3], [1.0, 1.35, 1.6], source="by hand")  # two drafts pay at some confidences only
 CALIBRATED_CUT = ScheduleParams("threshold", 0, 2, 0.42)  # amid the calibrated confidences, above most raw ones
 OPTIONS = {
     "greedy": {"temperature": 0.0},
@@ -36,7 +44,7 @@ OPTIONS = {
 
 def emitted_law(drafter: str, schedule: ScheduleParams, sampling: SamplingParams) -> dict[tuple[int, ...], float]:
     target = ToyTarget()
-    loop = DecodeLoop(target, ToyTokenizer(), toy_drafters(target), FixedLoad())
+    loop = DecodeLoop(target, ToyTokenizer(), toy_drafters(target), FixedLoad(), step_curve=CURVE, full_batch=3)
     request = GenerationRequest(PROMPT, sampling, schedule, drafter)
 
     def run(dice) -> tuple[int, ...]:
@@ -61,6 +69,15 @@ def test_emitted_law_equals_the_targets(drafter, schedule, option, stop_early):
     wanted = target_law(ToyTarget(), PROMPT, LENGTH, sampling)
     assert sum(emitted.values()) == pytest.approx(1, abs=1e-9)
     for tokens, probability in wanted.items():
+        assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
+
+
+@pytest.mark.parametrize("schedule", WEIGHED)
+@pytest.mark.parametrize("drafter", ["none", "table", "ngram", "dspark"])
+def test_policies_that_weigh_load_or_cost_leave_the_law(drafter, schedule):
+    sampling = SamplingParams(temperature=1.0, max_new_tokens=LENGTH)
+    emitted = emitted_law(drafter, WEIGHED[schedule], sampling)
+    for tokens, probability in target_law(ToyTarget(), PROMPT, LENGTH, sampling).items():
         assert emitted.get(tokens, 0.0) == pytest.approx(probability, abs=1e-6), tokens
 
 
@@ -102,14 +119,15 @@ def test_the_enumeration_can_fail():
     class Anticipating:
         name = "anticipating"
         needs_confidence = True
+        needs_curve = False
 
-        def plan(self, views, load):  # noqa: ARG002
+        def plan(self, views, around):  # noqa: ARG002
             # Verifies x_1 only if c_2, which depends on x_1, is high: the fault the paper warns of.
             return [
                 Plan(view.upper if view.confidences and view.confidences[-1] > 0.5 else 0, "biased") for view in views
             ]
 
-        def goes_on(self, confidences, schedule):  # noqa: ARG002
+        def goes_on(self, confidences, schedule, around):  # noqa: ARG002
             return True
 
     POLICIES["anticipating"] = Anticipating()

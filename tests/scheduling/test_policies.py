@@ -9,15 +9,20 @@ import pytest
 from dspark_core.errors import ParameterError
 from dspark_core.events import LoadSample
 from dspark_core.params import PRESETS, Preset, ScheduleParams
-from dspark_core.scheduling import POLICIES, DraftView, policy_named
+from dspark_core.scheduling import LAB_POLICIES, POLICIES, DraftView, RoundView, policy_named
+from dspark_core.scheduling.step_curve import StepCurve
 
 LOAD = LoadSample("none", "none")
+CURVE = StepCurve.of([1, 2, 3, 4, 5, 6, 8], [1.0, 1.1, 1.1, 1.5, 1.6, 2.2, 4.0], source="by hand")  # flat and steep
+AROUND = RoundView(LOAD, occupancy=0.5, step_curve=CURVE)
 LEVELS = (0.0, 0.3, 0.5, 0.8, 1.0)
+ALONE = [name for name, policy in POLICIES.items() if not policy.needs_curve]  # each request by itself
 
 
-def plan(policy, confidences, *, l_min=0, l_max=8, threshold=0.5, room=100):
-    view = DraftView(len(confidences), tuple(confidences), ScheduleParams(policy, l_min, l_max, threshold), room)
-    return policy_named(policy).plan([view], LOAD)[0]
+def plan(policy, confidences, *, l_min=0, l_max=8, threshold=0.5, room=100, around=AROUND, **more):
+    schedule = ScheduleParams(policy, l_min, l_max, threshold, **more)
+    view = DraftView(len(confidences), tuple(confidences), schedule, room)
+    return policy_named(policy).plan([view], around)[0]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -45,7 +50,7 @@ def stopped_early(confidences, schedule, count):
     """What drafting leaves of c_1 … c_count when the policy is asked before each draw: drafts, confidences known."""
     goes_on = policy_named(schedule.policy).goes_on
     for k in range(1, count + 1):
-        if not goes_on(confidences[:k], schedule):
+        if not goes_on(confidences[:k], schedule, AROUND):
             return k - 1, confidences[:k]
     return count, confidences[:count]
 
@@ -66,12 +71,12 @@ def test_drafting_that_stops_early_leaves_length_and_reason_as_with_the_whole_bl
         stops += drafted < drawable
         early = DraftView(drafted, known, schedule, room)
         for view in (whole, early):
-            assert view.lower <= policy_named(policy).plan([view], LOAD)[0].verify_len <= view.upper
-        assert policy_named(policy).plan([early], LOAD) == policy_named(policy).plan([whole], LOAD), (whole, early)
+            assert view.lower <= policy_named(policy).plan([view], AROUND)[0].verify_len <= view.upper
+        assert policy_named(policy).plan([early], AROUND) == policy_named(policy).plan([whole], AROUND), (whole, early)
     assert stops > 500
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ALONE)
 @pytest.mark.parametrize(("l_min", "l_max"), [(0, 3), (1, 3), (2, 2), (0, 0), (3, 8)])
 def test_a_policy_goes_on_exactly_as_far_as_it_would_verify(policy, l_min, l_max):
     """More would be drafts drawn in vain, less would bend the choice."""
@@ -84,22 +89,22 @@ def test_a_policy_goes_on_exactly_as_far_as_it_would_verify(policy, l_min, l_max
 def test_up_to_l_min_drafting_never_stops():
     goes_on = policy_named("threshold").goes_on
     schedule = ScheduleParams("threshold", 2, 4, 0.5)
-    assert [goes_on((0.1,) * k, schedule) for k in (1, 2, 3)] == [True, True, False]
-    assert [goes_on((0.9,) * k, schedule) for k in (3, 4, 5)] == [True, True, False]
+    assert [goes_on((0.1,) * k, schedule, AROUND) for k in (1, 2, 3)] == [True, True, False]
+    assert [goes_on((0.9,) * k, schedule, AROUND) for k in (3, 4, 5)] == [True, True, False]
 
 
 def test_a_cut_that_stopped_the_drafting_says_which_confidence_it_was():
     view = DraftView(2, (0.9, 0.8, 0.21), ScheduleParams("threshold", 1, 8, 0.3), 100)
-    assert policy_named("threshold").plan([view], LOAD)[0].reason == "cut at 2: c_3 0.21 < 0.30"
+    assert policy_named("threshold").plan([view], AROUND)[0].reason == "cut at 2: c_3 0.21 < 0.30"
     nothing = DraftView(0, (0.21,), ScheduleParams("threshold", 0, 8, 0.3), 100)
-    assert policy_named("threshold").plan([nothing], LOAD)[0].reason == "cut at 0: c_1 0.21 < 0.30"
+    assert policy_named("threshold").plan([nothing], AROUND)[0].reason == "cut at 0: c_1 0.21 < 0.30"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_nothing_drafted_is_said(policy):
     view = DraftView(0, None, ScheduleParams(policy), 10)
-    assert policy_named(policy).plan([view], LOAD)[0] == policy_named("fixed").plan([view], LOAD)[0]
-    assert "nothing was drafted" in policy_named(policy).plan([view], LOAD)[0].reason
+    assert policy_named(policy).plan([view], AROUND)[0] == policy_named("fixed").plan([view], AROUND)[0]
+    assert "nothing was drafted" in policy_named(policy).plan([view], AROUND)[0].reason
 
 
 def test_threshold_cuts_at_the_first_confidence_below_it_not_at_the_survival():
@@ -121,10 +126,70 @@ def test_threshold_cuts_at_an_unreadable_confidence():
     assert plan("threshold", [0.9, math.nan, 0.9]).verify_len == 1
 
 
-def test_threshold_without_confidences_is_refused():
-    view = DraftView(3, None, ScheduleParams("threshold"), 10)
-    with pytest.raises(ParameterError, match="confidence head"):
-        policy_named("threshold").plan([view], LOAD)
+@pytest.mark.parametrize("policy", [name for name, policy in POLICIES.items() if policy.needs_confidence])
+def test_a_policy_that_needs_confidences_refuses_drafts_without(policy):
+    view = DraftView(3, None, ScheduleParams(policy), 10)
+    with pytest.raises(ParameterError, match=f"{policy} policy needs confidences.*confidence head"):
+        policy_named(policy).plan([view], AROUND)
+
+
+@pytest.mark.parametrize("policy", [name for name, policy in POLICIES.items() if policy.needs_curve])
+def test_a_policy_that_needs_the_step_curve_refuses_to_guess_it(policy):
+    with pytest.raises(ParameterError, match="python -m dspark_core profile"):
+        plan(policy, [0.9] * 3, around=RoundView(LOAD))
+
+
+@pytest.mark.parametrize("policy", LAB_POLICIES)
+def test_a_biased_policy_is_refused_by_name_outside_of_a_lab(policy):
+    assert policy not in POLICIES
+    with pytest.raises(ParameterError, match=f"'{policy}' is biased.*Choose one of: threshold, fixed"):
+        policy_named(policy)
+    assert policy_named(policy, lab=True).name == policy
+
+
+BANDED = [  # (confidences, load, ℓ, reason), with the bands 0.6 and 0.9
+    ([0.95, 0.91, 0.92], 1.0, 3, "load 1.00 (occupancy): every x_k is admitted up to 3 (all that were drafted)"),
+    ([0.95, 0.9], 0.9, 1, "cut at 1: c_2 0.90 ≤ 0.90 and a_2 0.85 < load 0.90 (occupancy)"),
+    ([0.95, 0.9, 0.95], 0.85, 3, "load 0.85 (occupancy): every x_k is admitted up to 3 (all that were drafted)"),
+    ([0.8, 0.8, 0.7, 0.99], 0.5, 2, "cut at 2: c_3 0.70 ≤ 0.90 and a_3 0.45 < load 0.50 (occupancy)"),
+    ([0.8, 0.8, 0.7, 0.99], 0.4, 4, "load 0.40 (occupancy): every x_k is admitted up to 4 (all that were drafted)"),
+    ([0.99, 0.59, 0.99], 0.0, 1, "cut at 1: c_2 0.59 < 0.60"),
+    ([0.6] * 4, 0.0, 4, "load 0.00 (occupancy): every x_k is admitted up to 4 (all that were drafted)"),
+    ([0.99, math.nan], 0.0, 1, "cut at 1: c_2 nan < 0.60"),
+]
+
+
+@pytest.mark.parametrize(("confidences", "load", "length", "reason"), BANDED)
+def test_banded_by_hand(confidences, load, length, reason):
+    got = plan("banded", confidences, around=RoundView(LOAD, occupancy=load))
+    assert (got.verify_len, got.reason) == (length, reason)
+
+
+def test_bands_can_be_moved_and_act_from_l_min_on():
+    assert plan("banded", [0.1, 0.1, 0.95, 0.95], l_min=2).verify_len == 4
+    assert plan("banded", [0.5, 0.5], band_low=0.4, band_high=0.45).verify_len == 2
+    assert plan("banded", [0.5, 0.5], band_low=0.4).verify_len == 1  # a_2 0.25 under the load 0.5
+    assert plan("banded", [0.95, 0.95], band_low=0.96, band_high=0.97).verify_len == 0
+
+
+def test_banded_never_verifies_more_under_more_load():
+    dice = random.Random(2)
+    for _ in range(300):
+        block = [dice.choice((1.0, 0.95, dice.uniform(0.5, 1))) for _ in range(6)]
+        lengths = [plan("banded", block, around=RoundView(LOAD, load / 4)).verify_len for load in range(5)]
+        assert lengths == sorted(lengths, reverse=True)
+
+
+def test_banded_heeds_the_load_that_was_named():
+    idle_batch = RoundView(LoadSample("GPU", "gpu", utilisation=0.9), occupancy=0.1)
+    assert plan("banded", [0.8, 0.8], around=idle_batch).verify_len == 2
+    got = plan("banded", [0.8, 0.8], around=idle_batch, load_signal="busy")
+    assert (got.verify_len, got.reason) == (0, "cut at 0: c_1 0.80 ≤ 0.90 and a_1 0.80 < load 0.90 (busy)")
+
+
+def test_banded_says_when_the_load_is_not_measured():
+    got = plan("banded", [0.8], around=RoundView(LOAD, occupancy=1.0), load_signal="busy")
+    assert got.reason.startswith("load 0.00 (busy: not measured): every")
 
 
 def test_fixed_says_what_bounds_it():
@@ -157,6 +222,14 @@ def test_a_clipped_preset_keeps_what_it_says_about_stopping():
         {"threshold": math.nan},
         {"threshold": 1.01},
         {"threshold": "0.5"},
+        {"band_low": 0.95},
+        {"band_high": 0.5},
+        {"band_low": -0.1},
+        {"band_high": math.nan},
+        {"band_high": 2},
+        {"load_signal": "moon"},
+        {"load_signal": None},
+        {"load_signal": ["busy"]},
         {"policy": ""},
         {"stop_early": 1},
         {"stop_early": None},

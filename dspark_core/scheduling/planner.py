@@ -1,0 +1,114 @@
+"""The plans of a round: requests by policy, each policy asked once for all of its own, and what they had before."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from dspark_core.errors import ParameterError
+from dspark_core.params import ScheduleParams
+from dspark_core.scheduling.policies import LAB_POLICIES, POLICIES, policy_named
+from dspark_core.scheduling.policy import DraftView, Plan, RoundView, SchedulerPolicy, curve_for
+from dspark_core.scheduling.step_curve import StepCurve
+
+LAG = 2  # rounds that `DraftView.earlier` lies behind
+
+
+class Planner:
+    """One decode loop's scheduler. It remembers each request's last rounds for as long as the request lives.
+
+    Args:
+        step_curve: SPS(B) of this machine; without it, policies that need one are refused.
+        lab: whether biased policies may be used, to show what they do.
+    """
+
+    def __init__(self, step_curve: StepCurve | None = None, *, lab: bool = False) -> None:
+        self.step_curve = step_curve
+        self._lab = lab
+        self._past: WeakKeyDictionary[object, deque[tuple[str, tuple[float, ...]]]] = WeakKeyDictionary()
+
+    def policy_for(self, schedule: ScheduleParams) -> SchedulerPolicy:
+        """The policy asked for. Raises ParameterError when it is unknown, biased, or lacks its step curve."""
+        policy = policy_named(schedule.policy, lab=self._lab)
+        if policy.needs_curve:
+            curve_for(policy.name, self.step_curve)
+        return policy
+
+    def plan(self, owners: Sequence[object], views: Sequence[DraftView], around: RoundView) -> list[Plan | Exception]:
+        """The plan of each view, or why it has none; one that fails takes nobody with it.
+
+        Policies that weigh requests by the step curve come last: then they know how full the pass is already.
+
+        Args:
+            owners: whose view it is: the same object in each of a request's rounds.
+            views: what was drafted.
+            around: the round.
+        """
+        seen = [
+            replace(view, earlier=self._earlier(owner, view.schedule.policy))
+            for owner, view in zip(owners, views, strict=True)
+        ]
+        plans: list[Plan | Exception] = [RuntimeError("not planned")] * len(seen)
+        for name in sorted({view.schedule.policy for view in seen}, key=_turn_of):
+            members = [index for index, view in enumerate(seen) if view.schedule.policy == name]
+            group = [seen[index] for index in members]
+            try:
+                made = _plans(self.policy_for(group[0].schedule), group, around)
+            except ParameterError as error:
+                made = [error] * len(group)
+            for index, plan in zip(members, made, strict=True):
+                plans[index] = plan
+            around = _with_settled(around, group, made)
+        for owner, view in zip(owners, seen, strict=True):
+            past = self._past.setdefault(owner, deque(maxlen=LAG))
+            past.append((view.schedule.policy, view.survivals))
+        return plans
+
+    def _earlier(self, owner: object, policy: str) -> tuple[float, ...] | None:
+        past = self._past.get(owner)
+        # Under another policy drafting may have stopped early: what it left tells too little.
+        if past is None or len(past) < LAG or any(name != policy for name, _ in past):
+            return None
+        return past[0][1]
+
+
+def _turn_of(name: str) -> tuple[bool, int]:
+    policies = {**POLICIES, **LAB_POLICIES}
+    if name not in policies:
+        return False, 0
+    return policies[name].needs_curve, list(policies).index(name)
+
+
+def _plans(policy: SchedulerPolicy, views: Sequence[DraftView], around: RoundView) -> list[Plan | Exception]:
+    """A policy's plans for its own; where they fail together, those that also fail alone are left out."""
+    try:
+        plans = policy.plan(views, around)
+        if len(plans) != len(views):
+            raise RuntimeError(f"The policy {policy.name!r} made {len(plans)} plans for {len(views)} requests.")
+    except Exception as error:  # whatever a policy raises about one request is not the others' failure
+        if len(views) == 1:
+            return [error]
+        made = [_plans(policy, [view], around)[0] for view in views]
+        well = [view for view, plan in zip(views, made, strict=True) if isinstance(plan, Plan)]
+        if len(well) == len(views):
+            return [error] * len(views)
+        again = iter(_plans(policy, well, around) if well else ())
+        return [next(again) if isinstance(plan, Plan) else plan for plan in made]
+    return [_within_bounds(policy.name, view, plan) for view, plan in zip(views, plans, strict=True)]
+
+
+def _within_bounds(policy: str, view: DraftView, plan: Plan) -> Plan | Exception:
+    if view.lower <= plan.verify_len <= view.upper:
+        return plan
+    return RuntimeError(f"The policy {policy!r} left its bounds: {plan} for {view}.")
+
+
+def _with_settled(around: RoundView, views: Sequence[DraftView], plans: Sequence[Plan | Exception]) -> RoundView:
+    tokens, expected = around.settled_tokens, around.settled_expected
+    for view, plan in zip(views, plans, strict=True):
+        if isinstance(plan, Plan):
+            tokens += 1 + plan.verify_len
+            expected += 1 + sum(view.survivals[: plan.verify_len])
+    return replace(around, settled_tokens=tokens, settled_expected=expected)
