@@ -19,6 +19,7 @@ from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.params import SamplingParams
 from dspark_core.profiling.profile import DraftProbe, StepProbe, mix, token_counts
 from dspark_core.sampling import SeededDice
+from dspark_core.scheduling.step_curve import LEAST_S
 from dspark_core.storage import Progress, no_progress
 from dspark_core.target.base import KVSlot, Target
 
@@ -201,7 +202,8 @@ def _medians(tasks: Sequence[_Task], budget_s: float, progress: Progress, now: C
             times[index].append(now() - begun)
             tasks[index].undo()
             rounds.step()
-    return [median(taken[1:]) for taken in times], rounds.done - 1  # the first was the warm-up
+    medians = [max(LEAST_S, median(taken[1:])) for taken in times]  # a coarse clock may see no time pass
+    return medians, rounds.done - 1  # the first was the warm-up
 
 
 class _Rounds:

@@ -185,6 +185,11 @@ def test_without_drafters_plain_passes_are_measured(clock):
     assert {taps for _, _, taps in target.passes} == {()}
 
 
+def test_a_clock_too_coarse_to_move_gives_times_that_can_be_stored(clock):
+    measured, _, _ = run(clock, lambda *_: 0.0)
+    assert {probe.seconds for probe in measured.steps} == {1e-9}
+
+
 def test_caches_that_find_no_room_are_said_and_given_back(clock):
     class Small(TimedTarget):
         def open_slot(self, capacity):
