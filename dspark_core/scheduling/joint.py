@@ -7,7 +7,6 @@ SPS(B) steps a second, Θ = τ · SPS(B) tokens a second.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import merge
 
 from dspark_core.scheduling.policy import DraftView, RoundView, confidences_for, curve_for
 
@@ -51,14 +50,15 @@ class JointPass:
         """The drafts beyond L_min, largest survival first: whose it is, and Θ once it and all before it are in.
 
         Ties go by position, then by request. A survival never exceeds those before it, so each request's drafts come
-        in their order, and none is looked at before the one in front of it has been given out.
+        in their order, and its place depends on none behind it.
         """
         tokens, expected = self._tokens, self._expected
-        queues = [
-            [(-a, k, request) for k, a in enumerate(survivals[lower:], lower)]
+        ranked = sorted(
+            (-a, k, request)
             for request, (survivals, lower) in enumerate(zip(self._survivals, self.lower, strict=True))
-        ]
-        for negative, _, request in merge(*queues):
+            for k, a in enumerate(survivals[lower:], lower)
+        )
+        for negative, _, request in ranked:
             tokens += 1
             expected -= negative
             yield request, expected * self._curve.per_second(tokens)

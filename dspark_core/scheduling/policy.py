@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dspark_core.errors import ParameterError
@@ -24,6 +24,7 @@ class DraftView:
         room: how many drafts the request can still use (token limit, context end).
         earlier: the survivals that this request had two of its rounds before, under the same policy; None where there
             was no such round.
+        survivals: a_k = c_1 · … · c_k of the known confidences; none without a confidence head.
     """
 
     num_drafted: int
@@ -31,6 +32,14 @@ class DraftView:
     schedule: ScheduleParams
     room: int
     earlier: tuple[float, ...] | None = None
+    survivals: tuple[float, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        survival, products = 1.0, []
+        for confidence in self.confidences or ():
+            survival *= min(1.0, max(0.0, confidence))  # in this order NaN becomes 0: never verified unread
+            products.append(survival)
+        object.__setattr__(self, "survivals", tuple(products))
 
     @property
     def lower(self) -> int:
@@ -55,15 +64,6 @@ class DraftView:
         if self.num_drafted < self.schedule.l_max:
             return f"{self.upper} (all that were drafted)"
         return f"L_max = {self.upper}"
-
-    @property
-    def survivals(self) -> tuple[float, ...]:
-        """a_k = c_1 · … · c_k of the known confidences; none without a confidence head."""
-        survival, product = 1.0, []
-        for confidence in self.confidences or ():
-            survival *= min(1.0, max(0.0, confidence))  # in this order NaN becomes 0: never verified unread
-            product.append(survival)
-        return tuple(product)
 
 
 @dataclass(frozen=True, slots=True)
