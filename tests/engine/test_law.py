@@ -12,7 +12,16 @@ from dspark_core.events import Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.sampling import law
 from dspark_core.scheduling.step_curve import StepCurve
-from tests.toy import FixedLoad, TableState, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
+from tests.toy import (
+    FixedLoad,
+    TableDrafter,
+    TableState,
+    ToyTarget,
+    ToyTokenizer,
+    every_branch,
+    target_law,
+    toy_drafters,
+)
 
 LENGTH = 3
 PROMPT = (1, 2, 0)
@@ -110,6 +119,82 @@ def test_the_calibration_does_decide_the_cut():
     calibrated = lengths("calibrated")
     assert calibrated != lengths("dspark")
     assert {length for run in calibrated for length in run} == {0, 1, 2}
+
+
+PAIRS = {  # two answers in one batch, and the lengths that their first round has
+    ("prefix", "prefix"): {(0, 2), (1, 1)},
+    ("delayed", "delayed"): {(0, 2), (1, 1)},
+    ("banded", "prefix"): {(1, 1)},
+}
+PAIR_PROMPTS, PAIR_LENGTHS = ((1, 0), (0, 1)), (2, 3)
+PAIR_SECONDS = (1.0, 1.0, 1.05, 1.1, 1.5)  # room for two drafts in all
+HINDSIGHT_SECONDS = (1.0, 1.0, 1.4, 1.65, 1.7)  # one draft does not pay, three may
+
+
+def law_of_two(policies, seconds, *, lab: bool = False):
+    """How far the joint law of two answers in one batch is from two that know nothing of each other; first lengths."""
+    drafter = TableDrafter(2, 2)
+    drafter.confidence = [[0.5, 0.6], [0.95, 0.1]]  # c_1 by the anchor, c_2 by x_1: a_2 beats the other's a_1, or not
+    curve = StepCurve.of(range(1, 6), seconds, source="by hand")
+    target, options = ToyTarget(vocab_size=2), {"step_curve": curve, "full_batch": 4, "lab": lab}
+    loop = DecodeLoop(target, ToyTokenizer(), {"table": drafter}, FixedLoad(), **options)
+    samplings = [SamplingParams(temperature=1.0, max_new_tokens=length) for length in PAIR_LENGTHS]
+    schedules = [ScheduleParams(policy, 0, 2, band_low=0.2) for policy in policies]
+    lengths, emitted = set(), defaultdict(float)
+
+    def run(dice) -> tuple[tuple[int, ...], ...]:
+        answers = [
+            loop.open(GenerationRequest(prompt, sampling, schedule, "table"), dice)
+            for prompt, sampling, schedule in zip(PAIR_PROMPTS, samplings, schedules, strict=True)
+        ]
+        for answer in answers:
+            assert loop.prefill_chunk(answer) is not None
+        lengths.add(tuple(event.verify_len for event in loop.step(answers)))
+        while running := [answer for answer in answers if answer.ending is None]:
+            loop.step(running)
+        return tuple(tuple(answer.token_ids) for answer in answers)
+
+    with torch.inference_mode():
+        for outcome, weight in every_branch(run):
+            emitted[outcome] += weight
+    one, two = map(target_law, [target] * 2, PAIR_PROMPTS, PAIR_LENGTHS, samplings)
+    assert sum(emitted.values()) == pytest.approx(1, abs=1e-9)
+    return max(abs(emitted.get((a, b), 0.0) - one[a] * two[b]) for a in one for b in two), lengths
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+def test_two_answers_in_one_batch_keep_their_laws_and_stay_independent(pair):
+    distance, lengths = law_of_two(pair, PAIR_SECONDS)
+    assert distance < 1e-6
+    assert lengths == PAIRS[pair]
+
+
+def test_the_enumeration_of_two_can_fail():
+    distance, lengths = law_of_two(("retrospective", "retrospective"), HINDSIGHT_SECONDS, lab=True)
+    assert distance > 1e-3
+    assert lengths == {(0, 0), (1, 2)}
+
+
+class Coin(ToyTarget):
+    """Appendix A's target: A with probability 0.7, B with 0.3, whatever came before."""
+
+    def __init__(self):
+        super().__init__(vocab_size=2)
+        self.table = torch.tensor([0.7, 0.3], dtype=self.dtype).log().expand(3, 2, 2)
+
+
+@pytest.mark.parametrize(("policy", "probability_of_a"), [("retrospective", 0.85), ("prefix", 0.7), ("delayed", 0.7)])
+def test_appendix_a_hindsight_bends_the_law_and_the_early_stop_does_not(policy, probability_of_a):
+    drafter = TableDrafter(2, 2)
+    drafter.logits = torch.zeros(2, 2, 2, dtype=torch.float64)
+    drafter.confidence = [[0.8, 0.8], [0.9, 0.0]]  # c_1, then c_2 after A and after B
+    curve = StepCurve.of([1, 2, 3], [1, 1 / 0.5, 1 / 0.45], source="appendix A")
+    loop = DecodeLoop(Coin(), ToyTokenizer(), {"table": drafter}, FixedLoad(), step_curve=curve, lab=True)
+    sampling = SamplingParams(temperature=1.0, max_new_tokens=3)
+    request = GenerationRequest((0, 1), sampling, ScheduleParams(policy, 0, 2), "table")
+    with torch.inference_mode():
+        outcomes = list(every_branch(lambda dice: loop.run(request, dice)[-1].token_ids))
+    assert sum(weight for ids, weight in outcomes if ids[0] == 0) == pytest.approx(probability_of_a, abs=1e-9)
 
 
 def test_the_enumeration_can_fail():
