@@ -69,12 +69,13 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
 def test_every_option_reaches_the_request(opened, capsys):
     words = "--policy fixed --l-min 1 --l-max 3 --threshold 0.5 --temperature 0.7 --top-k 4 --top-p 0.9 --seed 5"
     more = ["--max-new-tokens", "7", "--stop", "END", "--stop", "\n\n", "--system", "be brief", "--drafter", "dflash"]
-    more.append("--no-stop-early")
+    more += ["--no-stop-early", "--band-low", "0.5", "--band-high", "0.8", "--load-signal", "busy"]
     assert main(["infer", "--prompt", "hello", *words.split(), *more]) == 0
     messages, sampling, schedule, drafter = opened[0].asked
     assert messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
     assert (schedule.policy, schedule.l_min, schedule.l_max, schedule.threshold) == ("fixed", 1, 3, 0.5)
     assert not schedule.stop_early
+    assert (schedule.band_low, schedule.band_high, schedule.load_signal) == (0.5, 0.8, "busy")
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 4, 0.9, 5)
     assert (sampling.max_new_tokens, sampling.stop, drafter) == (7, ("END", "\n\n"), "dflash")
     capsys.readouterr()
@@ -96,6 +97,9 @@ def test_a_dash_reads_the_prompt_from_standard_input(opened, monkeypatch, capsys
         (["infer", "--prompt", "x", "--l-min", "5", "--l-max", "3"], "l_min is 5 and l_max is 3"),
         (["infer", "--prompt", "x", "--drafter", "eagle9"], "no drafter named 'eagle9'"),
         (["infer", "--prompt", "x", "--policy", "coin"], "no policy named 'coin'"),
+        (["infer", "--prompt", "x", "--policy", "retrospective"], "'retrospective' is biased"),
+        (["infer", "--prompt", "x", "--band-low", "0.95"], "band_low is 0.95 and band_high is 0.9"),
+        (["infer", "--prompt", "x", "--load-signal", "moon"], "load_signal is 'moon'"),
         (["infer", "--prompt", "x", "--model", "missing"], "The model 'missing' is unknown.[2J Choose another."),
         (["bench", "--limit", "-1"], "limit is -1"),
         (["bench", "--lanes", "plain,warp"], "no lane named 'warp'"),

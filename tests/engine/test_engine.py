@@ -233,3 +233,18 @@ def test_a_policy_that_a_drafter_cannot_serve_is_refused_before_and_while_it_run
     with engine.submit(ask(300, drafter="unsure")) as generation, pytest.raises(ParameterError, match="confidence"):
         generation.update_schedule(ScheduleParams("threshold"))
     assert list(engine.submit(ask(5, drafter="none", schedule=ScheduleParams("threshold"))))[-1].token_ids
+
+
+@pytest.mark.parametrize("policy", ["prefix", "delayed"])
+def test_a_policy_without_its_step_curve_is_refused_before_and_while_it_runs(engine, policy):
+    with pytest.raises(ParameterError, match="python -m dspark_core profile"):
+        engine.submit(ask(schedule=ScheduleParams(policy)))
+    with engine.submit(ask(300)) as generation, pytest.raises(ParameterError, match="dspark_core profile"):
+        generation.update_schedule(ScheduleParams(policy))
+
+
+def test_a_biased_policy_is_refused_before_and_while_it_runs(engine):
+    with pytest.raises(ParameterError, match="biased"):
+        engine.submit(ask(schedule=ScheduleParams("retrospective")))
+    with engine.submit(ask(300)) as generation, pytest.raises(ParameterError, match="biased"):
+        generation.update_schedule(ScheduleParams("retrospective"))
