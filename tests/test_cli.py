@@ -98,6 +98,7 @@ def test_a_dash_reads_the_prompt_from_standard_input(opened, monkeypatch, capsys
         (["infer", "--prompt", "x", "--drafter", "eagle9"], "no drafter named 'eagle9'"),
         (["infer", "--prompt", "x", "--policy", "coin"], "no policy named 'coin'"),
         (["infer", "--prompt", "x", "--policy", "retrospective"], "'retrospective' is biased"),
+        (["infer", "--prompt", "x", "--policy", "prefix"], "python -m dspark_core profile"),
         (["infer", "--prompt", "x", "--band-low", "0.95"], "band_low is 0.95 and band_high is 0.9"),
         (["infer", "--prompt", "x", "--load-signal", "moon"], "load_signal is 'moon'"),
         (["infer", "--prompt", "x", "--model", "missing"], "The model 'missing' is unknown.[2J Choose another."),
