@@ -223,6 +223,16 @@ def test_the_command_prints_a_table_and_then_one_json_line_with_a_key_a_lane(mon
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_the_report_tells_the_bands_and_the_law_that_were_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(dspark_core.loading, "open_session", toy_session.open_session)
+    asked = ["--lanes", "dspark", "--set", "chat", "--limit", "1", "--max-new-tokens", "4", "--json"]
+    bands = ["--policy", "banded", "--band-low", "0.2", "--band-high", "0.7", "--load-signal", "busy"]
+    assert main(["bench", *asked, *bands, "--temperature", "1", "--top-k", "9", "--top-p", "0.8"]) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["policy"], settings["band_low"], settings["band_high"]) == ("banded", 0.2, 0.7)
+    assert (settings["load_signal"], settings["top_k"], settings["top_p"]) == ("busy", 9, 0.8)
+
+
 def test_a_lane_that_drafts_beyond_the_cut_runs_beside_the_one_that_does_not(monkeypatch, capsys):
     monkeypatch.setattr(dspark_core.loading, "open_session", toy_session.open_session)
     asked = ["--lanes", "dspark-all,dspark", "--set", "chat", "--limit", "2", "--max-new-tokens", "30"]
