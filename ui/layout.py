@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.params import PRESETS, ScheduleParams
+from dspark_core.scheduling import POLICIES
 from ui.panels import feed, panel
 
 EXAMPLES = (
@@ -137,7 +138,7 @@ def _controls() -> dict[str, Any]:
         with gr.Row(elem_classes=["ds-pair"]):
             drafter = gr.Dropdown(["dspark"], value="dspark", label="Drafter", min_width=120, elem_id="ds-drafter")
             policy = gr.Dropdown(
-                ["threshold", "fixed"], value=DEFAULT_SCHEDULE.policy, label="Schedule policy", min_width=120,
+                list(POLICIES), value=DEFAULT_SCHEDULE.policy, label="Schedule policy", min_width=120,
                 elem_id="ds-policy",
             )  # fmt: skip
         with gr.Row(elem_id="ds-presets"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dspark_core.scheduling import POLICIES
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import in_a_loop, served
 from ui import panels
@@ -45,6 +46,13 @@ def test_doors_that_the_page_does_not_need_are_closed():
     options = launch_options("127.0.0.1", 7860)
     assert not any(options[name] for name in ("share", "ssr_mode", "run_history", "enable_monitoring", "mcp_server"))
     assert "allowed_paths" not in options
+
+
+def test_the_page_offers_every_policy_before_a_session_is_open():
+    host = SessionHost(lambda _: FakeSession(), "fake")
+    parts = in_a_loop(lambda: build_page(host)).config["components"]
+    (policy,) = (part["props"] for part in parts if part["props"].get("elem_id") == "ds-policy")
+    assert [value for _, value in policy["choices"]] == list(POLICIES)
 
 
 def test_handlers_cannot_be_called_beside_the_queue_and_answers_never():
