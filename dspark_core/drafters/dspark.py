@@ -7,7 +7,7 @@ K candidates a position, r Markov rank, g key/value heads, d head size. Source: 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 
@@ -25,7 +25,9 @@ from dspark_core.sampling import Dice, law
 from dspark_core.target.base import Target
 from dspark_core.target.linear import Linear, make_linear, pack_linears
 
-CANDIDATES = 64  # the sequential bias is added, and tokens are drawn, among the K most likely base candidates
+# The sequential bias is added, and tokens are drawn, among the K most likely base candidates. Few of them are cheap, but
+# what follows x_{k-1} is often far down in base logits that do not know x_{k-1} (README, "Results": 64 against 1,024).
+CANDIDATES = 1024
 
 _BORROWED = "No weights of its own yet: this is DSpark's backbone with the sequential head switched off."
 
@@ -195,7 +197,7 @@ class SequentialStage:
 
         Before x_k is drawn, ``goes_on`` is asked about c_1 … c_k; a no ends the block there, with k − 1 drafts.
         """
-        w2_rows = None if self._head is None else self._w2[candidate_ids].float().cpu()  # [n, K, r]
+        w2_rows = None if self._head is None else self._w2_rows(candidate_ids)
         rows = hidden.float().cpu()
         hidden_scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
         base_logits, candidate_ids = base_logits.float().cpu(), candidate_ids.cpu()
@@ -214,7 +216,7 @@ class SequentialStage:
             logits = base_logits[k]
             if self._head is not None and w2_rows is not None:
                 mixed, state = self._head.mix(state, self._w1[previous].float(), rows[k])
-                logits = logits + w2_rows[k] @ mixed
+                logits = logits + w2_rows(k) @ mixed
             probs = law(logits[None], sampling)[0]
             index = int(probs.argmax()) if sampling.greedy else dice.choose(probs)
             previous = int(candidate_ids[k, index])
@@ -230,6 +232,13 @@ class SequentialStage:
             raw_confidences=None if self._confidence is None or temperatures is None else tuple(raw),
             stopped_at=stopped_at,
         )
+
+    def _w2_rows(self, candidate_ids: torch.Tensor) -> Callable[[int], torch.Tensor]:
+        """W2's rows [K, r] for position k: on a GPU fetched for all at once, on a CPU only for those that are drawn."""
+        if self._w2.is_cuda:
+            every = self._w2[candidate_ids].float().cpu()
+            return lambda k: every[k]
+        return lambda k: self._w2[candidate_ids[k]].float()
 
 
 class ConfidenceStage:

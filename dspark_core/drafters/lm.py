@@ -18,6 +18,7 @@ from dspark_core.calibration.file import read_calibration
 from dspark_core.calibration.survival import confidences as confidences_of
 from dspark_core.calibration.survival import logits_of
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
+from dspark_core.drafters.dspark import CANDIDATES
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
 from dspark_core.errors import CheckpointError, ParameterError
 from dspark_core.fields import LARGEST, shown
@@ -28,7 +29,6 @@ from dspark_core.target.base import KVSlot, Target
 from dspark_core.target.linear import Linear
 from dspark_core.target.llama import LlamaTarget
 
-CANDIDATES = 64  # as DSpark: the draft law is cut to the K most likely tokens
 NUM_DRAFT_TOKENS = 8
 
 _NOTE = (

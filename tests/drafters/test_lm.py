@@ -341,7 +341,7 @@ def test_drafting_stops_before_the_first_token_that_is_not_worth_drawing_and_sav
     assert block.confidences == full.confidences[:3]
     assert block.stopped_at == full.confidences[3]
     assert asked == [full.confidences[:k] for k in (1, 2, 3, 4)]
-    assert block.candidate_probs.shape == (3, 64)
+    assert block.candidate_probs.shape == (3, tiny_target.vocab_size)
     assert stopped._slot.length == 4, "anchor and three drafts were read, no more"
     stopped.observe((7, *block.token_ids), NOTHING)
     assert_holds(model, stopped, [7, *block.token_ids])
