@@ -25,8 +25,8 @@ from dspark_core.sampling import Dice, law
 from dspark_core.target.base import Target
 from dspark_core.target.linear import Linear, make_linear, pack_linears
 
-# The sequential bias is added, and tokens are drawn, among the K most likely base candidates. Few of them are cheap, but
-# what follows x_{k-1} is often far down in base logits that do not know it (README, "Results": 64 against 1,024).
+# The sequential bias is added, and tokens are drawn, among the K most likely base candidates. Few of them are cheap,
+# but what follows x_{k-1} is often far down in base logits that do not know it (README, "Results": 64 against 1,024).
 CANDIDATES = 1024
 
 _BORROWED = "No weights of its own yet: this is DSpark's backbone with the sequential head switched off."
