@@ -67,7 +67,7 @@ class EchoState:
         assert features.shape[0] == len(token_ids)
         self.length += len(token_ids)
 
-    def draft(self, anchor, count, sampling, dice):  # noqa: ARG002
+    def draft(self, anchor, count, sampling, dice, goes_on=None):  # noqa: ARG002
         start = self.length + 1 - self.drafter.prompt_length
         ids = [t if (start + k) % 4 else t + 1 for k, t in enumerate(self.drafter.text[start : start + count])]
         if not ids:

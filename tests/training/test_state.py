@@ -238,12 +238,12 @@ def test_gradients_that_are_not_finite_stop_the_run(tmp_path, cache, monkeypatch
 
 @pytest.mark.parametrize("left", [b'{"stage": 1, "st', b"\x00" * 7])
 def test_a_half_written_line_of_the_log_is_taken_away(tmp_path, cache, left):
-    (tmp_path / "log.jsonl").write_bytes(b'{"stage": 1}\n' + left)
+    (tmp_path / "log.jsonl").write_bytes(b'{"stage": 1, "step": 0}\n' + left)
     run = tiny_trainer(tmp_path, cache, tiny_settings())
-    assert (tmp_path / "log.jsonl").read_bytes() == b'{"stage": 1}\n'
+    assert (tmp_path / "log.jsonl").read_bytes() == b'{"stage": 1, "step": 0}\n'
     run.run()
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert rows[0] == {"stage": 1}
+    assert rows[0] == {"stage": 1, "step": 0}
     assert {row["stage"] for row in rows[1:]} >= {1, 2}
 
 
