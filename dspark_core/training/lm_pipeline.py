@@ -12,14 +12,13 @@ from dspark_core.drafters.vocabulary import write_draft_vocabulary
 from dspark_core.modules.drafter import parameter_count
 from dspark_core.training.belonging import check_lm_folder
 from dspark_core.training.cache import FeatureCache
-from dspark_core.training.data import commonest_tokens
 from dspark_core.training.files import held, make_folder, write_json
 from dspark_core.training.lm_evaluate import LmEvaluator
 from dspark_core.training.lm_loop import LmTrainer
 from dspark_core.training.lm_model import DraftLm, LmShape
 from dspark_core.training.lm_settings import LmSettings, same_lm_run
 from dspark_core.training.loop import LOG_NAME
-from dspark_core.training.pipeline import LOCK_NAME, RECORD_NAME, Pipeline
+from dspark_core.training.pipeline import LOCK_NAME, RECORD_NAME, Pipeline, data_counts
 from dspark_core.training.progress import write_compact_log
 from dspark_core.training.settings import SETTINGS_NAME
 
@@ -54,7 +53,7 @@ class LmPipeline:
 
     def _fit(self, cache: FeatureCache) -> None:
         out, reporter = self.drafters.paths.out, self.drafters.reporter
-        common = self._commonest(cache, self.settings.common_tokens)
+        common = self.drafters.commonest(self.settings.common_tokens)
         trainer = self._trainer(cache, common)
         reporter.say(f"{parameter_count(trainer.model):,} weights, step {trainer.step}")
         trainer.run()
@@ -82,16 +81,10 @@ class LmPipeline:
             cache,
             self._lm_head,
             common,
-            core=self._commonest(cache, min(self.settings.common_tokens, max(1, self.settings.step_tokens // 2))),
+            core=self.drafters.commonest(min(self.settings.common_tokens, max(1, self.settings.step_tokens // 2))),
             report=self.drafters.reporter.row,
             validate=validate,
         )
-
-    def _commonest(self, cache: FeatureCache, count: int) -> Tensor:
-        """[C] ids of the training part's commonest tokens, rising."""
-        texts = (cache.tokens(sequence).tolist() for sequence in cache.sequences("train"))
-        ids = commonest_tokens(texts, self.shape.vocab_size, min(count, self.shape.vocab_size))
-        return torch.tensor(ids, device=self.drafters.device)
 
     @cached_property
     def _lm_head(self) -> Tensor:
@@ -102,18 +95,10 @@ class LmPipeline:
 
     def _write_record(self, trainer: LmTrainer, cache: FeatureCache, held_out: dict[str, Any]) -> None:
         """`training.json` and `training_log.csv` beside the weights."""
-        parts = {part: cache.sequences(part) for part in ("train", "validation")}
         record = {
             "note": _NOTE,
             "settings": self.settings.to_dict(),
-            "data": {
-                part: {
-                    "conversations": len(found),
-                    "tokens": sum(s.length for s in found),
-                    "answer_tokens": sum(s.length - s.prompt_length for s in found),
-                }
-                for part, found in parts.items()
-            },
+            "data": data_counts(cache),
             "trained_s": round(trainer.elapsed_s),
             "predictions": trainer.predictions,
             "weights": parameter_count(trainer.model),

@@ -7,7 +7,7 @@ from typing import Any
 from dspark_core.errors import ParameterError
 from dspark_core.fields import LARGEST, read_object, shown
 from dspark_core.training.files import write_json
-from dspark_core.training.settings import MAX_WORKERS
+from dspark_core.training.settings import MAX_WORKERS, check_ranges
 
 _MOST = 10**12
 _WHOLES = {
@@ -74,13 +74,7 @@ class LmSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot train, by name. ParameterError."""
-        for name, (low, high) in _WHOLES.items():
-            self._check(name, (int,), low, high, "a whole number")
-        for name, (least, most) in _NUMBERS.items():
-            if name != "hours" or self.hours is not None:
-                self._check(name, (int, float), least, most, "a number")
-        if type(self.autocast) is not bool:
-            raise ParameterError(f"autocast is {shown(self.autocast)}; it must be true or false.")
+        check_ranges(vars(self), _WHOLES, _NUMBERS)
         if self.hidden % (2 * self.heads):
             raise ParameterError(
                 f"hidden is {self.hidden} with {self.heads} heads; the size of a head must be whole and even: "
@@ -88,11 +82,6 @@ class LmSettings:
             )
         if self.heads % self.kv_heads:
             raise ParameterError(f"kv_heads is {self.kv_heads}; it must divide the {self.heads} heads.")
-
-    def _check(self, name: str, kinds: tuple[type, ...], low: float, high: float, wanted: str) -> None:
-        value = getattr(self, name)
-        if type(value) not in kinds or not low <= value <= high:  # NaN is in no range
-            raise ParameterError(f"{name} is {shown(value)}; it must be {wanted} from {low} to {high}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

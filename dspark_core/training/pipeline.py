@@ -177,9 +177,10 @@ class Pipeline:
     @cached_property
     def _common(self) -> Tensor:
         """[C] ids of the draft vocabulary, rising."""
-        return self._commonest(self.settings.common_tokens)
+        return self.commonest(self.settings.common_tokens)
 
-    def _commonest(self, count: int) -> Tensor:
+    def commonest(self, count: int) -> Tensor:
+        """[C] ids of the training conversations' commonest tokens, rising."""
         vocab_size = self.weights.config.vocab_size
         common = commonest_tokens((c.ids for c in self._conversations[0]), vocab_size, min(count, vocab_size))
         return torch.tensor(common, device=self.device)
@@ -231,7 +232,7 @@ class Pipeline:
             Sampler(cache, sequences, prompt_share=settings.prompt_share, cool_weight=settings.cool_weight),
             self._tables,
             self._common,
-            core=self._commonest(min(settings.common_tokens, max(1, settings.step_tokens // 2))),
+            core=self.commonest(min(settings.common_tokens, max(1, settings.step_tokens // 2))),
             report=self._logged,
             validate=lambda current: self._quick_figures(current, cache),
         )
@@ -283,17 +284,9 @@ class Pipeline:
 
         `started_from` is the record of the checkpoint that gave the first weights, and so on back; null without one.
         """
-        parts = {part: cache.sequences(part) for part in ("train", "validation")}
         record = {
             "settings": self.settings.to_dict(),
-            "data": {
-                part: {
-                    "conversations": len(found),
-                    "tokens": sum(s.length for s in found),
-                    "answer_tokens": sum(s.length - s.prompt_length for s in found),
-                }
-                for part, found in parts.items()
-            },
+            "data": data_counts(cache),
             "started_from": self._earlier_record(),
             "trained_s": round(trainer.elapsed_s),
             "weights": parameter_count(trainer.drafter),
@@ -301,3 +294,16 @@ class Pipeline:
         }
         write_json(self.paths.out / RECORD_NAME, record, indent=2)
         write_compact_log(self.paths.work / LOG_NAME, self.paths.out / "training_log.csv")
+
+
+def data_counts(cache: FeatureCache) -> dict[str, dict[str, int]]:
+    """How much a run learnt from and was measured on, by part, for its record."""
+    parts = {part: cache.sequences(part) for part in ("train", "validation")}
+    return {
+        part: {
+            "conversations": len(found),
+            "tokens": sum(s.length for s in found),
+            "answer_tokens": sum(s.length - s.prompt_length for s in found),
+        }
+        for part, found in parts.items()
+    }

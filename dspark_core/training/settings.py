@@ -1,6 +1,7 @@
 """Everything that decides a training run; kept in its work folder, and written beside the checkpoint it gives."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,24 @@ _BEFORE: dict[str, Any] = {  # what a run did that is older than the setting
 _WAY_OUT = "Give another work folder, or delete this one to begin anew."
 
 
+def check_ranges(
+    values: Mapping[str, Any], wholes: Mapping[str, tuple[int, int]], numbers: Mapping[str, tuple[float, float]]
+) -> None:
+    """Refuse a setting of another type or outside its range, by name. ParameterError.
+
+    `wholes` and `numbers` name the ranges. Only `hours` may be None; `autocast` is true or false.
+    """
+    for ranges, kinds, wanted in ((wholes, (int,), "a whole number"), (numbers, (int, float), "a number")):
+        for name, (low, high) in ranges.items():
+            value = values[name]
+            if name == "hours" and value is None:
+                continue
+            if type(value) not in kinds or not low <= value <= high:  # NaN is in no range
+                raise ParameterError(f"{name} is {shown(value)}; it must be {wanted} from {low} to {high}.")
+    if type(values["autocast"]) is not bool:
+        raise ParameterError(f"autocast is {shown(values['autocast'])}; it must be true or false.")
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """Counts are anchors (one anchor = one block of predictions); rates are AdamW's; seconds say so.
@@ -101,23 +120,12 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot train, by name. ParameterError."""
-        for name, (low, high) in _WHOLES.items():
-            self._check(name, (int,), low, high, "a whole number")
-        for name, (least, most) in _NUMBERS.items():
-            if name != "hours" or self.hours is not None:
-                self._check(name, (int, float), least, most, "a number")
-        if type(self.autocast) is not bool:
-            raise ParameterError(f"autocast is {shown(self.autocast)}; it must be true or false.")
+        check_ranges(vars(self), _WHOLES, _NUMBERS)
         if self.stage1_anchors + self.stage2_anchors == 0:
             raise ParameterError("Nothing to train: both stages have 0 anchors. Give one of them some.")
         if self.head_type not in HEAD_TYPES:
             raise ParameterError(f"head_type is {shown(self.head_type)}; choose one of {', '.join(HEAD_TYPES)}.")
         self._check_blocks()
-
-    def _check(self, name: str, kinds: tuple[type, ...], low: float, high: float, wanted: str) -> None:
-        value = getattr(self, name)
-        if type(value) not in kinds or not low <= value <= high:  # NaN is in no range
-            raise ParameterError(f"{name} is {shown(value)}; it must be {wanted} from {low} to {high}.")
 
     def _check_blocks(self) -> None:
         lengths, shares = self.block_lengths, self.block_shares
