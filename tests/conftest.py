@@ -176,3 +176,20 @@ def _gguf_order(name, tensor):
             half = len(tensor) // count // 2
             return tensor.view(count, 2, half, -1).transpose(1, 2).reshape(tensor.shape).contiguous()
     return tensor
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The toy sessions that a command opens, all of which it must close."""
+    import dspark_core.loading
+    from tests import toy_session
+
+    sessions = []
+
+    def open_session(*arguments, **options):
+        sessions.append(toy_session.open_session(*arguments, **options))
+        return sessions[-1]
+
+    monkeypatch.setattr(dspark_core.loading, "open_session", open_session)
+    yield sessions
+    assert all(session.closed for session in sessions), "a command left its session open"

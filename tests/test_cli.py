@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-import dspark_core.loading
 from dspark_core.cli import COMMANDS, main
 from dspark_core.event_json import from_line
 from dspark_core.events import DecodeRound, Finished, Prefilled
@@ -17,20 +16,6 @@ from dspark_core.terminal import printable, write_text
 from tests import toy_session
 
 INFER = ["infer", "--model", "toy", "--prompt", "hello", "--temperature", "1", "--seed", "3", "--threshold", "0.2"]
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """The sessions that a command opened."""
-    sessions = []
-
-    def open_session(*arguments, **options):
-        sessions.append(toy_session.open_session(*arguments, **options))
-        return sessions[-1]
-
-    monkeypatch.setattr(dspark_core.loading, "open_session", open_session)
-    yield sessions
-    assert all(session.closed for session in sessions), "a command left its session open"
 
 
 def test_text_mode_streams_exactly_the_answer_and_sums_up_on_stderr(opened, capsys):
