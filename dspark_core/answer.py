@@ -21,6 +21,25 @@ class Ending:
     detail: str
 
 
+def failed(error: Exception) -> Ending:
+    """The end of a text that an error stopped."""
+    return Ending("error", f"{type(error).__name__}: {error}")
+
+
+def unanswered(ending: Ending) -> Finished:
+    """The end of a request whose answer never began."""
+    return Finished(
+        finish_reason=ending.reason,
+        text="",
+        text_delta="",
+        token_ids=(),
+        rounds=0,
+        tau=0.0,
+        tokens_per_s=0.0,
+        detail=ending.detail,
+    )
+
+
 class Answer:
     """What the decode loop knows of one running request.
 
@@ -39,7 +58,7 @@ class Answer:
         seed: int,
     ) -> None:
         self.request = request
-        self.schedule = request.schedule  # replaced by `Generation.update_schedule` while the answer runs
+        self.schedule = request.schedule  # replaced after `Generation.update_schedule` while the answer runs
         self.slot = slot
         self.drafter = drafter
         self.drafter_state: DrafterState = drafter.open(slot.capacity)

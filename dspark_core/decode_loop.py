@@ -12,7 +12,8 @@ from functools import partial
 
 import torch
 
-from dspark_core.answer import Answer, Ending
+from dspark_core.admission import MAX_ACTIVE
+from dspark_core.answer import Answer
 from dspark_core.drafters.base import Drafter
 from dspark_core.errors import ParameterError
 from dspark_core.events import DecodeRound, Finished, Prefilled, RoundTimings
@@ -28,7 +29,6 @@ from dspark_core.turn import Turn
 from dspark_core.verify import verify
 
 PREFILL_CHUNK = 256  # prompt tokens per turn: a long prompt must not hold up the others' rounds
-FULL_BATCH = 16  # answers side by side
 
 
 class DecodeLoop:
@@ -52,7 +52,7 @@ class DecodeLoop:
         load_sensor: LoadSensor,
         *,
         step_curve: StepCurve | None = None,
-        full_batch: int = FULL_BATCH,
+        full_batch: int = MAX_ACTIVE,
         lab: bool = False,
     ) -> None:
         self.target = target
@@ -63,6 +63,14 @@ class DecodeLoop:
         self._planner = Planner(step_curve, lab=lab)
         self._tapped_layers = tuple(sorted({layer for d in drafters.values() for layer in d.tapped_layers}))
 
+    def drafter_named(self, name: str) -> Drafter:
+        """The drafter of that name. Raises ParameterError."""
+        try:
+            return self.drafters[name]
+        except KeyError:
+            known = ", ".join(self.drafters)
+            raise ParameterError(f"There is no drafter named {name!r} here. Choose one of: {known}.") from None
+
     def check(self, request: GenerationRequest) -> None:
         """Refuse what cannot be honoured.
 
@@ -70,7 +78,7 @@ class DecodeLoop:
             ParameterError: unknown drafter or policy, a policy that this drafter cannot serve, token ids outside the
                 vocabulary, a prompt beyond the context.
         """
-        self.check_schedule(request.schedule, self._drafter_named(request.drafter))
+        self.check_schedule(request.schedule, self.drafter_named(request.drafter))
         self._check_prompt(request.prompt_ids)
 
     def check_schedule(self, schedule: ScheduleParams, drafter: Drafter) -> None:
@@ -87,17 +95,20 @@ class DecodeLoop:
                 "head. Choose the policy 'fixed' or another drafter."
             )
 
+    def capacity_for(self, request: GenerationRequest) -> int:
+        """Tokens that are held for the request: its prompt and all that its answer may have."""
+        return min(self.target.max_context, len(request.prompt_ids) + request.sampling.max_new_tokens)
+
     def open(self, request: GenerationRequest, dice: Dice | None = None) -> Answer:
         """State for a new request. Raises ParameterError as `check`, and ResourceError when memory is short."""
         self.check(request)
         seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbits(31)
-        capacity = min(self.target.max_context, len(request.prompt_ids) + request.sampling.max_new_tokens)
-        slot = self.target.open_slot(capacity)
+        slot = self.target.open_slot(self.capacity_for(request))
         try:
             return Answer(
                 request,
                 slot=slot,
-                drafter=self._drafter_named(request.drafter),
+                drafter=self.drafter_named(request.drafter),
                 tokenizer=self.tokenizer,
                 stop_token_ids=self.target.stop_token_ids,
                 dice=dice or SeededDice(seed),
@@ -157,13 +168,6 @@ class DecodeLoop:
         finally:
             answer.release()
         return events
-
-    def _drafter_named(self, name: str) -> Drafter:
-        try:
-            return self.drafters[name]
-        except KeyError:
-            known = ", ".join(self.drafters)
-            raise ParameterError(f"There is no drafter named {name!r} here. Choose one of: {known}.") from None
 
     def _check_prompt(self, prompt_ids: tuple[int, ...]) -> None:
         outside = [i for i in prompt_ids if not 0 <= i < self.target.vocab_size]
@@ -243,11 +247,6 @@ class DecodeLoop:
         if self.target.device.type == "cuda":
             torch.cuda.synchronize(self.target.device)
         return time.perf_counter()
-
-
-def failed(answer: Answer, error: Exception) -> Finished:
-    """The end of an answer that an error stopped; what it had is kept."""
-    return answer.finish(Ending("error", f"{type(error).__name__}: {error}"))
 
 
 def _each(turns: Sequence[Turn], action: Callable[[Turn], None]) -> list[Turn]:

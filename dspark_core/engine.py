@@ -5,33 +5,43 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 import torch
 
-from dspark_core.answer import Answer, Ending
-from dspark_core.decode_loop import FULL_BATCH, DecodeLoop, failed
+from dspark_core.admission import Limits, Line
+from dspark_core.answer import Answer, Ending, failed, unanswered
+from dspark_core.decode_loop import DecodeLoop
 from dspark_core.errors import ResourceError
-from dspark_core.events import Event, Finished
+from dspark_core.events import Event, Finished, Waiting
 from dspark_core.params import GenerationRequest, ScheduleParams
 from dspark_core.scheduling.load import LoadSensor
 
 _LOG = logging.getLogger(__name__)
-MAX_ACTIVE = FULL_BATCH
 
 
 class Generation:
     """One request's stream of events, to iterate over; safe to steer from other threads.
 
     The engine never waits for the reader: events queue up until they are read. Leaving the ``with`` block, or
-    `cancel`, frees the request's memory within one round.
+    `cancel`, frees the request's place and memory within one round.
+
+    Attributes:
+        request: what is asked for now: `update_schedule` replaces it.
+        tokens: prompt and answer at most, which is what is held for it while it runs.
     """
 
-    def __init__(self, answer: Answer, loop: DecodeLoop) -> None:
-        self.request = answer.request
-        self._answer = answer
+    def __init__(self, request: GenerationRequest, loop: DecodeLoop, submitted_at: float) -> None:
+        self.request = request
+        self.tokens = loop.capacity_for(request)
         self._loop = loop
+        self._submitted_at = submitted_at
+        self._answer: Answer | None = None  # while it waits there is nothing: no slot, no drafter state
+        self._ahead: int | None = None  # as told last
+        self._steering = threading.Lock()
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
         self._exhausted = False
@@ -39,11 +49,12 @@ class Generation:
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
         """Bounds, threshold and policy of the rounds that have not begun. Raises ParameterError as `submit` does."""
-        self._loop.check_schedule(schedule, self._answer.drafter)
-        self._answer.schedule = schedule
+        with self._steering:
+            self._loop.check_schedule(schedule, self._loop.drafter_named(self.request.drafter))
+            self.request = replace(self.request, schedule=schedule)
 
     def cancel(self) -> None:
-        """End the answer before its next round, with what it has (``finish_reason`` "cancelled")."""
+        """End it before its next round, with what it has (``finish_reason`` "cancelled")."""
         self._cancelled.set()
 
     def next_event(self, timeout_s: float | None = None) -> Event | None:
@@ -73,18 +84,24 @@ class Generation:
 
 
 class Engine:
-    """Runs generations side by side: first come, first served for prompts, all answers in one pass a round.
+    """Runs generations side by side: first come, first served, all answers in one pass a round.
+
+    Prompts are read in chunks, a chunk between two rounds of the others, so that a long one holds up nobody.
 
     Args:
         loop: the decode loop over a target and its drafters.
-        max_active: more requests at once are refused.
+        limits: how many answers and tokens run at once; further requests wait in a line, or are refused.
+        clock: seconds that only ever rise.
     """
 
-    def __init__(self, loop: DecodeLoop, max_active: int = MAX_ACTIVE) -> None:
+    def __init__(
+        self, loop: DecodeLoop, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.limits = limits or Limits()
         self._loop = loop
-        self._max_active = max_active
+        self._clock = clock
         self._wake = threading.Condition()
-        self._active: list[Generation] = []  # in order of arrival
+        self._line: Line[Generation] = Line(self.limits, loop.target.max_context)
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name="dspark-engine", daemon=True)
         self._thread.start()
@@ -96,36 +113,33 @@ class Engine:
 
     @property
     def num_active(self) -> int:
-        """Requests running or waiting for their prompt to be read."""
+        """Requests that run or wait."""
         with self._wake:
-            return len(self._active)
+            return len(self._line)
 
     def check(self, request: GenerationRequest) -> None:
         """Raise ParameterError if `submit` would refuse what the request asks for."""
         self._loop.check(request)
 
     def submit(self, request: GenerationRequest) -> Generation:
-        """Start a generation.
+        """Start a generation, or let it wait for its turn (`Waiting` events then tell its place in the line).
 
         Raises:
             ParameterError: the request cannot be honoured exactly (see `DecodeLoop.open`).
-            ResourceError: too many requests, memory short, or the engine is closed.
+            ResourceError: it is larger than all that this engine holds, too many wait, or the engine is closed.
         """
+        self._loop.check(request)
         with self._wake:
             if self._closing:
                 raise ResourceError("The engine is closed. Open a new session.")
-            if len(self._active) >= self._max_active:
-                raise ResourceError(
-                    f"{len(self._active)} answers are running, which is all this engine takes at once. "
-                    "Try again in a moment."
-                )
-            generation = Generation(self._loop.open(request), self._loop)
-            self._active.append(generation)
+            generation = Generation(request, self._loop, self._clock())
+            self._line.join(generation)
+            self._tell_places()
             self._wake.notify()
             return generation
 
     def close(self) -> None:
-        """End everything that runs, stop the loop; safe to repeat."""
+        """End everything that runs and waits, stop the loop; safe to repeat."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -135,61 +149,105 @@ class Engine:
     def _serve(self) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._active or self._closing)
+                self._wake.wait_for(lambda: len(self._line) or self._closing)
+                running, waiting = list(self._line.running), list(self._line.waiting)
                 if self._closing:
-                    for generation in self._active:
+                    for generation in (*running, *waiting):
                         generation.cancel()
-                running = list(self._active)
-            if not running:
+            if not running and not waiting:
                 return
-            self._turn(running)
+            self._turn(running, waiting)
 
-    def _turn(self, running: list[Generation]) -> None:
-        """Drop the cancelled, read a piece of one waiting prompt, then one round of all the others."""
-        for generation in running:
+    def _turn(self, running: list[Generation], waiting: list[Generation]) -> None:
+        """Drop the cancelled, open slots, read a piece of one prompt, then one round of all whose prompt is read."""
+        for generation in (*waiting, *running):
             if generation._cancelled.is_set():
                 self._end(generation, Ending("cancelled", "stopped by request"))
+            elif generation in waiting and self._is_late(generation):
+                self._fail([generation], self._too_late())
         live = [generation for generation in running if not generation._cancelled.is_set()]
-        waiting = [generation for generation in live if generation._answer.unread_prompt or not generation._started]
-        if waiting:
-            self._prefill(waiting[0])
-        decoding = [generation for generation in live if generation not in waiting]
+        opened = self._open(live)
+        reading = [pair for pair in opened if pair[1].unread_prompt or not pair[0]._started]
+        if reading:
+            self._prefill(*reading[0])
+        decoding = [pair for pair in opened if pair not in reading]
         if decoding:
             self._round(decoding)
 
-    def _prefill(self, generation: Generation) -> None:
+    def _open(self, live: list[Generation]) -> list[tuple[Generation, Answer]]:
+        """Those that have their slots, with their answers, which obey the schedules asked for last.
+
+        Where memory is short for one, it and those after it wait until another has given its own back.
+        """
+        opened: list[tuple[Generation, Answer]] = []
+        for generation in live:
+            try:
+                answer = generation._answer or self._loop.open(generation.request)
+            except ResourceError as error:
+                if opened and not self._is_late(generation):
+                    self._tell(generation, 0, "memory is short")
+                    break
+                self._fail([generation], error)
+                continue
+            except Exception as error:  # the engine serves others: it must outlive any one request's failure
+                self._fail([generation], error)
+                continue
+            answer.schedule = generation.request.schedule
+            generation._answer = answer
+            opened.append((generation, answer))
+        return opened
+
+    def _prefill(self, generation: Generation, answer: Answer) -> None:
         try:
-            event = self._loop.prefill_chunk(generation._answer)
-        except Exception as error:  # the engine serves others: it must outlive any one request's failure
+            event = self._loop.prefill_chunk(answer)
+        except Exception as error:  # as above
             self._fail([generation], error)
             return
         if event is not None:
             generation._started = True
             generation._events.put(event)
 
-    def _round(self, generations: list[Generation]) -> None:
+    def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:
         try:
-            rounds = self._loop.step([generation._answer for generation in generations])
+            rounds = self._loop.step([answer for _, answer in decoding])
         except Exception as error:  # as above
-            self._fail(generations, error)
+            self._fail([generation for generation, _ in decoding], error)
             return
-        for generation, event in zip(generations, rounds, strict=True):
+        for (generation, answer), event in zip(decoding, rounds, strict=True):
             if event is None:
-                self._fail([generation], generation._answer.failure or RuntimeError("no reason is known"))
+                self._fail([generation], answer.failure or RuntimeError("no reason is known"))
                 continue
             generation._events.put(event)
-            if generation._answer.ending is not None:
-                self._end(generation, generation._answer.ending)
+            if answer.ending is not None:
+                self._end(generation, answer.ending)
 
-    def _fail(self, generations: list[Generation], error: Exception) -> None:
-        _LOG.error("A round failed; its answers end with an error, the engine goes on.", exc_info=error)
+    def _fail(self, generations: Sequence[Generation], error: Exception) -> None:
+        _LOG.error("A request failed; it ends with an error, the engine goes on.", exc_info=error)
         for generation in generations:
-            self._leave(generation, failed(generation._answer, error))
+            self._end(generation, failed(error))
 
     def _end(self, generation: Generation, ending: Ending) -> None:
-        self._leave(generation, generation._answer.finish(ending))
-
-    def _leave(self, generation: Generation, finished: Finished) -> None:
+        answer = generation._answer
+        finished = unanswered(ending) if answer is None else answer.finish(ending)
         with self._wake:
-            self._active.remove(generation)
+            self._line.leave(generation)
+            self._tell_places()
         generation._events.put(finished)
+
+    def _is_late(self, generation: Generation) -> bool:
+        return self._clock() - generation._submitted_at >= self.limits.max_wait_s
+
+    def _too_late(self) -> ResourceError:
+        return ResourceError(
+            f"The request has waited for {self.limits.max_wait_s:g} s without its turn ({self._line.reason}). "
+            "Try again later, or ask for fewer new tokens."
+        )
+
+    def _tell_places(self) -> None:
+        for ahead, generation in enumerate(self._line.waiting):
+            self._tell(generation, ahead, self._line.reason)
+
+    def _tell(self, generation: Generation, ahead: int, reason: str) -> None:
+        if generation._ahead != ahead:
+            generation._ahead = ahead
+            generation._events.put(Waiting(ahead, reason))

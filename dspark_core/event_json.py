@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from dspark_core.errors import ParameterError
-from dspark_core.events import DecodeRound, Event, Finished, Prefilled, to_json
+from dspark_core.events import DecodeRound, Event, Finished, Prefilled, Waiting, to_json
 from dspark_core.typed_json import decode
 
-_KINDS: dict[str, type[Prefilled | DecodeRound | Finished]] = {
+_KINDS: dict[str, type[Event]] = {
+    "waiting": Waiting,
     "prefilled": Prefilled,
     "round": DecodeRound,
     "finished": Finished,

@@ -119,6 +119,25 @@ class LoadSample:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """The request waits for its turn; told again whenever it moves up. One that can begin at once is told nothing.
+
+    Attributes:
+        ahead: requests before it in the line; 0 when it is next.
+        reason: what the line waits for, for the screen.
+    """
+
+    ahead: int
+    reason: str
+    type: Literal["waiting"] = "waiting"
+
+    @property
+    def text(self) -> str:
+        """The place in the line and the reason, for the screen."""
+        return f"Waiting: {f'{self.ahead} ahead of you' if self.ahead else 'you are next'} ({self.reason})."
+
+
+@dataclass(frozen=True, slots=True)
 class Prefilled:
     """The prompt is in the cache; rounds follow.
 
@@ -204,7 +223,7 @@ class Finished:
     type: Literal["finished"] = "finished"
 
 
-Event = Prefilled | DecodeRound | Finished
+Event = Waiting | Prefilled | DecodeRound | Finished
 
 
 def to_json(event: Event) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dspark_core.catalog import find_model
 from dspark_core.draft_folders import drafter_names
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import to_line
-from dspark_core.events import DecodeRound, Event, Finished, Prefilled
+from dspark_core.events import DecodeRound, Event, Finished, Prefilled, Waiting
 from dspark_core.fetch import ProgressBar
 from dspark_core.options import (
     add_model_options,
@@ -103,6 +103,8 @@ def _show(generation: Generation, *, as_json: bool) -> int:
             write_text(sys.stdout, to_line(event) + "\n" if as_json else _text_of(event))
             if isinstance(event, Prefilled):
                 seed = event.seed
+            elif isinstance(event, Waiting) and not as_json:
+                tell(f"{event.text}\n")
             elif isinstance(event, Finished):
                 if not as_json:
                     tell(_closing_line(event, telemetry.summary(), seed) + "\n")

@@ -11,10 +11,15 @@ from dspark_core.events import (
     Prefilled,
     RoundTimings,
     Token,
+    Waiting,
 )
 
 FATES = {"a": Fate.ACCEPTED, "r": Fate.REJECTED, "d": Fate.DISCARDED, "u": Fate.UNVERIFIED}
 LOAD = LoadSample(source="CPU", kind="cpu", utilisation=0.5, memory_used_bytes=1, memory_total_bytes=2)
+
+
+def waiting(ahead: int = 2) -> Waiting:
+    return Waiting(ahead, "32 answers are running, the most at once")
 
 
 def prefilled(prompt_tokens: int = 5, prefill_s: float = 0.25) -> Prefilled:

@@ -14,6 +14,7 @@ from dspark_core.event_json import from_line
 from dspark_core.events import DecodeRound, Finished, Prefilled
 from dspark_core.terminal import printable, write_text
 from tests import toy_session
+from tests.event_samples import finished, prefilled, waiting
 
 INFER = ["infer", "--model", "toy", "--prompt", "hello", "--temperature", "1", "--seed", "3", "--threshold", "0.2"]
 
@@ -112,6 +113,17 @@ def test_an_answer_that_fails_inside_ends_with_code_1_and_says_why(opened, monke
     assert main(INFER) == 1
     assert "the device fell off" in capsys.readouterr().err
     assert opened[0].closed
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_place_in_the_line_is_told(as_json, monkeypatch, capsys):
+    monkeypatch.setattr("dspark_core.engine.Generation.__iter__", lambda _: iter([waiting(2), prefilled(), finished()]))
+    monkeypatch.setattr("dspark_core.loading.open_session", toy_session.open_session)
+    assert main([*INFER, *(["--json"] if as_json else [])]) == 0
+    output = capsys.readouterr()
+    assert ("Waiting: 2 ahead of you (32 answers" in output.err) is not as_json
+    first = output.out.partition("\n")[0]
+    assert from_line(first) == waiting(2) if as_json else not output.out
 
 
 def test_plain_decoding_for_want_of_a_drafter_is_said(opened, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import pytest
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import from_line, to_line
 from dspark_core.telemetry import PositionShare, Summary, Telemetry, fold, merge, record, replay
-from tests.event_samples import decode_round, finished, prefilled
+from tests.event_samples import decode_round, finished, prefilled, waiting
 
 STREAM = [
     prefilled(prompt_tokens=5, prefill_s=0.25),
@@ -109,6 +109,12 @@ def test_a_record_replays_to_the_same_events(tmp_path):
     record(STREAM, path)
     assert replay(path) == STREAM
     assert [item.name for item in tmp_path.iterdir()] == ["answer.jsonl"]
+
+
+def test_waiting_counts_in_no_figure_and_is_recorded():
+    assert fold([waiting(3), waiting(0), *STREAM]) == fold(STREAM)
+    assert json.loads(to_line(waiting(3))) == {"type": "waiting", "ahead": 3, "reason": waiting(3).reason}
+    assert from_line(to_line(waiting(3))) == waiting(3)
 
 
 def test_a_round_recorded_before_drafting_could_stop_early_says_that_it_did_not():

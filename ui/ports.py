@@ -72,10 +72,10 @@ class EnginePort(Protocol):
 
     @property
     def num_active(self) -> int:
-        """Answers running now."""
+        """Requests that run or wait."""
 
     def submit(self, request: GenerationRequest) -> GenerationPort:
-        """Start an answer. Raises ResourceError when too many run."""
+        """Start an answer, or let it wait for its turn. Raises ResourceError when too many wait."""
 
 
 class SessionPort(Protocol):

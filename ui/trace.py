@@ -11,7 +11,7 @@ import json
 from collections import deque
 from typing import Any
 
-from dspark_core.events import DecodeRound, Event, Finished, LoadSample, Prefilled
+from dspark_core.events import DecodeRound, Event, Finished, LoadSample, Prefilled, Waiting
 from dspark_core.telemetry import Summary, Telemetry, merge, summarise
 
 OVERLAP_ROUNDS = 12
@@ -86,11 +86,15 @@ class Trace:
         self._telemetry = Telemetry()
         self._recent: deque[Summary] = deque(maxlen=RECENT_ROUNDS)
         self._prefilled: dict[str, Any] | None = None
+        self._waiting = ""
 
     def add(self, event: Event) -> None:
         """Take one event."""
         self._telemetry.add(event)
-        if isinstance(event, Prefilled):
+        if isinstance(event, Waiting):
+            self._waiting = event.text
+        elif isinstance(event, Prefilled):
+            self._waiting = ""
             names = (
                 "prompt_tokens", "prefill_s", "seed", "drafter", "drafter_note", "num_draft_tokens", "policy",
             )  # fmt: skip
@@ -100,6 +104,7 @@ class Trace:
             self._rounds.append(round_json(event))
             self._recent.append(summarise(event))
         else:
+            self._waiting = ""
             self.finished = event
 
     @property
@@ -117,6 +122,7 @@ class Trace:
             "answer": self.answer,
             "seq": self._seq,
             "full": self.finished is not None,
+            "waiting": self._waiting,
             "prefilled": self._prefilled,
             "rounds": self._rounds[first:],
             "total": len(self._rounds),

@@ -37,6 +37,8 @@ def calm(fake):
     """Every test starts with an idle engine at the usual pace."""
     fake.engine.pace_s, fake.engine.fail_at, fake.engine.patience = 0.05, None, 1
     yield
+    fake.engine.line = ()
+    fake.engine.turn.set()
     for generation in list(fake.engine.active):
         generation.cancel()
     until(lambda: fake.engine.num_active == 0)
@@ -58,6 +60,19 @@ def test_every_fate_has_its_colour_and_its_mark(visit, fake_address, keep):
     }
     assert len({colour for colour, _ in looks.values()}) == len(FATES)
     assert {key: mark.strip('"') for key, (_, mark) in looks.items()} == {fate.key: fate.mark for fate in FATES}
+
+
+def test_who_waits_sees_the_place_in_the_line_and_then_the_answer(visit, fake, fake_address, keep):
+    fake.engine.line = (3, 2)
+    fake.engine.turn.clear()
+    page = visit(fake_address)
+    ask(page, "tell me")
+    shows(page, ".ds-live", "Waiting: 2 ahead of you")
+    shows(page, ".ds-run", "Waiting: 2 ahead of you")
+    keep(page, "waiting")
+    fake.engine.turn.set()
+    page.wait_for_selector('.ds-round[data-round="2"]')
+    assert "Waiting" not in page.inner_text(".ds-live") + page.inner_text(".ds-run")
 
 
 def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake, fake_address, keep):

@@ -19,6 +19,7 @@ from dspark_core.events import (
     Prefilled,
     RoundTimings,
     Token,
+    Waiting,
 )
 from dspark_core.params import GenerationRequest
 
@@ -112,6 +113,9 @@ class FakeGeneration:
     def _run(self):
         gamma = 0 if self.request.drafter == "none" else GAMMA
         note = self._engine.info.drafters[self.request.drafter]
+        for ahead in self._engine.line:
+            self._events.put(Waiting(ahead, "32 answers are running, the most at once"))
+        self._engine.turn.wait(30)
         self._events.put(
             Prefilled(
                 len(self.request.prompt_ids),
@@ -232,6 +236,9 @@ class FakeEngine:
         self.plain_pace_s = None  # of plain decoding, where it shall differ
         self.fail_at = None
         self.patience = 1  # answers are so many times longer than asked: for tests that need one that still runs
+        self.line = ()  # how many are ahead of who asks, as told one after the other until `turn` is set
+        self.turn = threading.Event()
+        self.turn.set()
         self.policies = info.policies
         self.load_sensor = FakeSensor(gpu=gpu)
         self.active = []

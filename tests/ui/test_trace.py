@@ -5,6 +5,7 @@ import json
 from dspark_core.events import Finished
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.telemetry import fold
+from tests.event_samples import finished, prefilled, waiting
 from tests.ui.fake_session import HOSTILE, FakeSession
 from ui.trace import OVERLAP_ROUNDS, Trace, to_json
 
@@ -75,3 +76,11 @@ def test_plain_decoding_has_rounds_without_drafts():
 
 def test_a_seed_beyond_javascripts_numbers_arrives_whole():
     assert messages_of(events_of())[-1]["prefilled"]["seed"] == str(2**62)
+
+
+def test_the_place_in_the_line_is_told_until_the_prompt_is_read_or_the_answer_ends():
+    start = [waiting(2), waiting(0)]
+    told = [message["waiting"] for message in messages_of([*start, prefilled(), finished()], every=1)]
+    reason = "(32 answers are running, the most at once)."
+    assert told == [f"Waiting: 2 ahead of you {reason}", f"Waiting: you are next {reason}", "", ""]
+    assert [message["waiting"] for message in messages_of([*start, finished()], every=1)][1:] == [told[1], ""]

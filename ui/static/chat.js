@@ -45,7 +45,7 @@ export function mountChat(root, store) {
     end.follows = true;
   };
 
-  const drawLive = ({ chat, answer, rounds, text, running }) => {
+  const drawLive = ({ chat, answer, rounds, text, running, waiting }) => {
     const wanted = answer !== null && chat && chat.done !== answer && chat.turns.length > 0;
     box.setAttribute("aria-busy", String(Boolean(wanted && running)));
     if (!wanted) return;
@@ -58,6 +58,7 @@ export function mountChat(root, store) {
       written = 0;
     }
     const body = live.querySelector(".ds-said");
+    if (written === 0) body.textContent = rounds.length === 0 ? waiting : ""; // until it is its turn
     let fresh = "";
     for (; written < rounds.length; written += 1) fresh += rounds[written] ? rounds[written].text : "…";
     if (fresh) body.append(document.createTextNode(fresh));

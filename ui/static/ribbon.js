@@ -196,8 +196,8 @@ export function mountRibbon(root, store) {
     earlier.textContent = `Show ${Math.min(first, KEPT)} of ${first} earlier rounds`;
   };
 
-  const describeRun = ({ prefilled, running, finish }) => {
-    if (!prefilled) return store.answer && running ? "reading the prompt…" : "";
+  const describeRun = ({ prefilled, running, finish, waiting }) => {
+    if (!prefilled) return store.answer && running ? waiting || "reading the prompt…" : "";
     const parts = [prefilled.drafter, `seed ${prefilled.seed}`, `prompt ${prefilled.prompt_tokens} tokens in ${fixed(prefilled.prefill_s)} s`];
     if (finish) parts.push(finish.detail || finish.reason);
     else if (running) parts.push("running");

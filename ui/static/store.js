@@ -49,6 +49,7 @@ export class Store {
     this.figures = null;
     this.recent = null;
     this.prefilled = null;
+    this.waiting = ""; // the place in the line, while there is one
     this.finish = null;
     this.text = null;
     this.running = false;
@@ -100,6 +101,7 @@ export class Store {
       this.rounds[raw.i] = roundOf(raw);
     }
     this.prefilled = message.prefilled;
+    this.waiting = message.waiting;
     this.figures = message.figures;
     this.recent = message.recent;
     this.recentRounds = message.recent_rounds;
