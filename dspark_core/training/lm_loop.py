@@ -122,7 +122,7 @@ class LmTrainer:
             self.finished = at.stage == LAST_STAGE
 
     def _trained(self) -> Trained:
-        return Trained(self.model, self._optimizer, None)
+        return Trained(self.model, {"all": self._optimizer})
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         """AdamW. Gains and the embedding do not decay: most of its rows take no part in a step."""

@@ -19,8 +19,8 @@ from dspark_core.training.batch import Batch, Sampler
 from dspark_core.training.files import append_line, make_folder
 from dspark_core.training.forward import batch_draft_loss, block_hidden, loss_weights
 from dspark_core.training.losses import regression_loss
+from dspark_core.training.optimizers import Optimizers
 from dspark_core.training.progress import trim_log
-from dspark_core.training.row_adam import RowAdam
 from dspark_core.training.settings import TrainSettings
 from dspark_core.training.state import LAST_STAGE, Position, Trained, read_state, write_state
 from dspark_core.training.workers import StepCandidates, autocast, mean_gradient, one_thread, step_seed
@@ -65,7 +65,7 @@ class Trainer:
         self.stage_started_s = 0.0
         if drafter.markov_head is not None:
             drafter.markov_head.sparse_gradients = True
-        self.dense, self.tables = self._optimizers()
+        self.optimizers = Optimizers(drafter, settings)
         self._parameters = list(drafter.parameters())
         self._pool = ThreadPoolExecutor(settings.workers, initializer=one_thread if settings.workers > 1 else None)
         self._sums: dict[str, float] = {}
@@ -138,29 +138,12 @@ class Trainer:
         self.elapsed_s, self.stage_started_s = at.elapsed_s, at.stage_started_s
 
     def _trained(self) -> Trained:
-        return Trained(self.drafter, self.dense, self.tables)
-
-    def _optimizers(self) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer | None]:
-        """AdamW for the network, `RowAdam` for the two Markov tables (a step touches few of their rows)."""
-        tables = [p for name, p in self.drafter.named_parameters() if name.startswith("markov_head.markov_w")]
-        held = {id(p) for p in tables}
-        matrices = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim > 1]
-        gains = [p for p in self.drafter.parameters() if id(p) not in held and p.ndim <= 1]
-        groups = [
-            {"params": matrices, "weight_decay": self.settings.weight_decay},
-            {"params": gains, "weight_decay": 0.0},
-        ]
-        dense = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.98), fused=True)
-        return dense, RowAdam(tables, lr=1.0, betas=(0.9, 0.98)) if tables else None
+        return Trained(self.drafter, self.optimizers.named)
 
     def _set_rates(self) -> None:
         factor = self.rate()
         base = self.settings.stage1_rate if self.stage == 1 else self.settings.stage2_rate
-        for group in self.dense.param_groups:
-            group["lr"] = base * factor
-        if self.tables is not None:
-            for group in self.tables.param_groups:
-                group["lr"] = self.settings.table_rate * factor
+        self.optimizers.set_rates(base * factor, self.settings.table_rate * factor)
 
     def _draw(self, worker: int, length: int) -> Batch:
         settings = self.settings
@@ -177,12 +160,9 @@ class Trainer:
         results = list(self._pool.map(lambda worker: self._gradients(worker, length), range(self.settings.workers)))
         for index, parameter in enumerate(self._parameters):
             parameter.grad = mean_gradient([gradients[index] for gradients, _, _ in results])
-        network = [p for group in self.dense.param_groups for p in group["params"] if p.grad is not None]
-        norm = torch.nn.utils.clip_grad_norm_(network, self.settings.clip_norm)
+        norm = self.optimizers.clip(self.settings.clip_norm)
         self._check_finite([terms["loss"] for _, _, terms in results], norm, length)
-        self.dense.step()
-        if self.tables is not None and self.stage == 2:
-            self.tables.step()
+        self.optimizers.step(self._pool, tables=self.stage == 2)
         self.step += 1
         for _, anchors, terms in results:
             self._count(anchors, terms)
@@ -198,8 +178,8 @@ class Trainer:
 
     def _check_finite(self, losses: list[Tensor], norm: Tensor, length: int) -> None:
         """Before anything is learnt from it: NumericsError unless losses and gradients are finite numbers."""
-        tables = [p.grad for group in (self.tables.param_groups if self.tables else []) for p in group["params"]]
-        sums = [grad.coalesce().values().sum() if grad.is_sparse else grad.sum() for grad in tables if grad is not None]
+        tables = self.optimizers.table_gradients()
+        sums = [grad.coalesce().values().sum() if grad.is_sparse else grad.sum() for grad in tables]
         named = [*(("loss", x) for x in losses), ("gradient norm", norm), *(("gradient of a table", x) for x in sums)]
         for name, value in named:
             if not math.isfinite(float(value)):
@@ -250,7 +230,7 @@ class Trainer:
         self._sums, self._summed = {}, 0
         if self.stage == 2 and not self.settings.stage2_anchors:
             self.stage = LAST_STAGE
-        self.dense, self.tables = self._optimizers()  # another loss: its moments mean nothing here
+        self.optimizers = Optimizers(self.drafter, self.settings)  # another loss: its moments mean nothing here
 
     def _log(self, values: dict[str, Any]) -> None:
         planned = self.settings.stage1_anchors if self.stage == 1 else self.settings.stage2_anchors

@@ -94,7 +94,7 @@ class TrainSettings:
     seed: int = 0
     workers: int = 2
     batch_sequences: int = 2
-    batch_predictions: int = 1024
+    batch_predictions: int = 2048
     block_size: int = 15
     block_lengths: tuple[int, ...] = (15, 7, 5, 4)
     block_shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)

@@ -31,19 +31,17 @@ class Position:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training changes: the drafter and its optimizers (`tables` is None without a Markov head)."""
+    """What training changes: the drafter and its optimizers, by name."""
 
     drafter: nn.Module
-    dense: torch.optim.Optimizer
-    tables: torch.optim.Optimizer | None
+    optimizers: Mapping[str, torch.optim.Optimizer]
 
 
 def write_state(file: Path, trained: Trained, position: Position) -> None:
     """Write the state, whole or not at all. ResourceError when the disk refuses."""
     state = {
         "drafter": trained.drafter.state_dict(),
-        "dense": trained.dense.state_dict(),
-        "tables": trained.tables.state_dict() if trained.tables else None,
+        "optimizers": {name: optimizer.state_dict() for name, optimizer in trained.optimizers.items()},
     } | vars(position)
     write_whole(file, lambda path: torch.save(state, path))
 
@@ -61,9 +59,11 @@ def read_state(file: Path, trained: Trained, device: torch.device) -> Position:
     )
     _check_weights(file, fields.section("drafter"), trained.drafter)
     trained.drafter.load_state_dict(state["drafter"])
-    for name, optimizer in (("dense", trained.dense), ("tables", trained.tables)):
-        if optimizer is not None:
-            _fill(file, name, optimizer, fields.section(name))
+    states = fields.section("optimizers")
+    if states.keys() != trained.optimizers.keys():
+        raise fields.refusal("optimizers", f"must be those of {', '.join(trained.optimizers)}")
+    for name, optimizer in trained.optimizers.items():
+        _fill(file, name, optimizer, states[name])
     return position
 
 
@@ -100,12 +100,13 @@ def _check_weights(file: Path, found: Mapping[str, Any], drafter: nn.Module) -> 
 
 
 def _fill(file: Path, name: str, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    moments = ("momentum_buffer",) if isinstance(optimizer, torch.optim.Muon) else ("exp_avg", "exp_avg_sq")
     try:
         optimizer.load_state_dict(state)
         fits = all(
             value[moment].shape == parameter.shape and bool(torch.isfinite(value[moment]).all())
             for parameter, value in optimizer.state.items()
-            for moment in ("exp_avg", "exp_avg_sq")
+            for moment in moments
         )
     except Exception as error:  # torch looks at the parts as it comes to them
         raise CheckpointError(f"{file}: its optimizer state {name!r} cannot be read ({error!r}). {_WAY_OUT}") from error

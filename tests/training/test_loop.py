@@ -75,7 +75,7 @@ def test_a_killed_run_logs_no_step_twice(tmp_path, cache):
 
 
 def test_both_stages_lower_their_loss(tmp_path, cache):
-    settings = tiny_settings(stage1_anchors=500, stage2_anchors=500, checkpoint_s=1e9)
+    settings = tiny_settings(stage1_anchors=500, stage2_anchors=1000, checkpoint_s=1e9)
     rows = []
     tiny_trainer(tmp_path / "run", cache, settings, report=rows.append).run()
     for stage in (1, 2):

@@ -82,9 +82,7 @@ def test_another_thing_than_a_state_is_told(tmp_path, cache, value):
     refused(tmp_path, cache, "not the state of a run")
 
 
-@pytest.mark.parametrize(
-    "key", ["drafter", "dense", "tables", "stage", "step", "anchors", "elapsed_s", "stage_started_s"]
-)
+@pytest.mark.parametrize("key", ["drafter", "optimizers", "stage", "step", "anchors", "elapsed_s", "stage_started_s"])
 def test_a_missing_key_is_told(tmp_path, cache, state, key):
     torch.save({name: value for name, value in state.items() if name != key}, tmp_path / "state.pt")
     refused(tmp_path, cache, "another drafter" if key == "drafter" else key)
@@ -96,8 +94,8 @@ def test_a_missing_key_is_told(tmp_path, cache, state, key):
         *(("stage", value) for value in (0, 4, -1, "1", True, 1.0, None)),
         *((name, value) for name in ("step", "anchors") for value in (-1, 2.0, NAN, "3", False, 10**30)),
         *((name, value) for name in ("elapsed_s", "stage_started_s") for value in (-1.0, NAN, INF, "3", None, True)),
-        *((name, value) for name in ("drafter", "dense", "tables") for value in (7, [1], "x", torch.zeros(2))),
-        *((name, value) for name in ("dense", "tables") for value in ({}, None, {"state": {}, "param_groups": []})),
+        *((name, value) for name in ("drafter", "optimizers") for value in (7, [1], "x", torch.zeros(2))),
+        *(("optimizers", value) for value in ({}, None, {"tables": {}}, {"matrices 0": {}, "matrices 1": {}})),
     ],
     ids=str,
 )
@@ -124,15 +122,28 @@ def test_weights_that_are_not_finite_are_told(tmp_path, cache, state, value):
     refused(tmp_path, cache, "weights that are not finite")
 
 
-@pytest.mark.parametrize("optimizer", ["dense", "tables"])
-@pytest.mark.parametrize("moment", ["exp_avg", "exp_avg_sq"])
+@pytest.mark.parametrize("name", ["matrices 0", "others", "tables"])
+@pytest.mark.parametrize("value", [{}, None, 7, {"state": {}, "param_groups": []}], ids=str)
+def test_an_optimizer_without_its_state_is_told(tmp_path, cache, state, name, value):
+    state["optimizers"][name] = value
+    torch.save(state, tmp_path / "state.pt")
+    refused(tmp_path, cache, f"optimizer state '{name}'")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "moment"),
+    [
+        ("matrices 0", "momentum_buffer"),
+        *((name, moment) for name in ("others", "tables") for moment in ("exp_avg", "exp_avg_sq")),
+    ],
+)
 @pytest.mark.parametrize("damage", ["shape", "lost", "nan", "no tensor"])
 def test_optimizer_states_that_do_not_fit_are_told(tmp_path, cache, optimizer, moment, damage):
     run = tiny_trainer(tmp_path, cache, tiny_settings(stage1_anchors=0, stage2_anchors=8))
     run._one_step()
     run.save()
     state = torch.load(tmp_path / "state.pt", weights_only=True)
-    moments = state[optimizer]["state"][0]
+    moments = state["optimizers"][optimizer]["state"][0]
     if damage == "lost":
         del moments[moment]
     else:
@@ -186,8 +197,9 @@ def test_a_full_disk_is_told_and_the_last_state_stays(tmp_path, cache, monkeypat
 def all_finite(folder):
     state = torch.load(folder / "state.pt", weights_only=True)
     tensors = [*state["drafter"].values()]
-    for name in ("dense", "tables"):
-        tensors += [moments[key] for moments in state[name]["state"].values() for key in ("exp_avg", "exp_avg_sq")]
+    for optimizer in state["optimizers"].values():
+        values = [value for moments in optimizer["state"].values() for value in moments.values()]
+        tensors += [value for value in values if isinstance(value, torch.Tensor)]
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
