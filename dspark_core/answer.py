@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dspark_core.drafters.base import Drafter, DrafterState
-from dspark_core.events import CommittedToken, Finished, FinishReason, Prefilled
+from dspark_core.events import CommittedToken, DrafterChanged, Finished, FinishReason, Prefilled
 from dspark_core.params import GenerationRequest
 from dspark_core.sampling import Dice
 from dspark_core.target.base import KVSlot
@@ -67,12 +67,13 @@ class Answer:
         self.token_ids: list[int] = []
         self.rounds = 0
         self.round_s = 0.0
-        self.prefill_s = 0.0
+        self.read_s = 0.0  # seconds of the reading that `begin_rounds` ends
         self.ending: Ending | None = None
         self.failure: Exception | None = None  # what went wrong in this answer's own part of a round
         self._stop_token_ids = stop_token_ids
         self._stream = TextStream(tokenizer.token_bytes, request.sampling.stop)
         self._released = False
+        self._began = self._ready = False
 
     @property
     def anchor(self) -> int:
@@ -86,15 +87,42 @@ class Answer:
         return min(self.request.sampling.max_new_tokens - len(self.token_ids), context_left)
 
     @property
-    def unread_prompt(self) -> tuple[int, ...]:
-        """Prompt tokens that still have to go through the target: all but the last one, which is the first anchor."""
-        return self.request.prompt_ids[self.slot.length : -1]
+    def unread(self) -> tuple[int, ...]:
+        """Tokens that still have to go through the target before rounds follow: all but the last one, the anchor.
 
-    def prefilled(self) -> Prefilled:
-        """The event that tells that rounds follow."""
+        These are the prompt's, and after a change of drafter the answer's too.
+        """
+        prompt = self.request.prompt_ids
+        if self.slot.length >= len(prompt) - 1 + len(self.token_ids):
+            return ()
+        return (*prompt, *self.token_ids)[self.slot.length : -1]
+
+    @property
+    def ready(self) -> bool:
+        """Whether rounds may follow: everything is read and `begin_rounds` has told so."""
+        return self._ready
+
+    def switch(self, drafter: Drafter) -> None:
+        """Draft with another one from the next round on. Raises ResourceError when there is no memory for its state.
+
+        A state has to observe every token with the features of its own layers, which nobody keeps: so all is read
+        again, as a prompt is. The text's law does not depend on the drafter, whenever it changes.
+        """
+        state = drafter.open(self.slot.capacity)
+        self.drafter_state.release()
+        self.drafter, self.drafter_state = drafter, state
+        self.slot.crop(0)
+        self.read_s, self._ready = 0.0, False
+
+    def begin_rounds(self) -> Prefilled | DrafterChanged:
+        """The event that tells that everything is read and rounds follow."""
+        self._ready = True
+        if self._began:
+            return DrafterChanged(self.read_s, self.drafter.name, self.drafter.note, self.drafter.num_draft_tokens)
+        self._began = True
         return Prefilled(
             prompt_tokens=len(self.request.prompt_ids),
-            prefill_s=self.prefill_s,
+            prefill_s=self.read_s,
             seed=self.seed,
             drafter=self.drafter.name,
             drafter_note=self.drafter.note,

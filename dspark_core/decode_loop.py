@@ -16,7 +16,7 @@ from dspark_core.admission import MAX_ACTIVE
 from dspark_core.answer import Answer
 from dspark_core.drafters.base import Drafter
 from dspark_core.errors import ParameterError
-from dspark_core.events import DecodeRound, Finished, Prefilled, RoundTimings
+from dspark_core.events import DecodeRound, DrafterChanged, Event, Prefilled, RoundTimings
 from dspark_core.params import GenerationRequest, ScheduleParams
 from dspark_core.sampling import Dice, SeededDice, law, shown_probs
 from dspark_core.scheduling import RoundView
@@ -118,15 +118,29 @@ class DecodeLoop:
             slot.release()
             raise
 
-    def prefill_chunk(self, answer: Answer) -> Prefilled | None:
-        """Read up to `PREFILL_CHUNK` more prompt tokens; the event when the prompt is read."""
-        chunk = answer.unread_prompt[:PREFILL_CHUNK]
+    def steer(self, answer: Answer, request: GenerationRequest) -> None:
+        """Obey the schedule and the drafter of ``request`` from the next round on; another drafter reads first.
+
+        Raises:
+            ResourceError: no memory for the other drafter's state.
+        """
+        drafter = self.drafter_named(request.drafter)
+        if drafter is not answer.drafter:
+            answer.switch(drafter)
+        answer.schedule = request.schedule
+
+    def prefill_chunk(self, answer: Answer) -> Prefilled | DrafterChanged | None:
+        """Read up to `PREFILL_CHUNK` more tokens of the prompt, or of the text for a new drafter; the event at the end.
+
+        While there is no such event, the answer must not take part in a round.
+        """
+        chunk = answer.unread[:PREFILL_CHUNK]
         if chunk:
             start = self._now()
             output = self._forward([answer], [chunk], want_logits=False)[0]
             answer.drafter_state.observe(chunk, self._features_for(answer, output.features))
-            answer.prefill_s += self._now() - start
-        return None if answer.unread_prompt else answer.prefilled()
+            answer.read_s += self._now() - start
+        return None if answer.unread else answer.begin_rounds()
 
     def step(self, answers: Sequence[Answer]) -> list[DecodeRound | None]:
         """One round of every answer: draft → plan → verify → commit. Those that end have `ending` set.
@@ -152,14 +166,14 @@ class DecodeLoop:
         timings = RoundTimings(drafted - start, planned - drafted, self._now() - planned)
         return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
 
-    def run(self, request: GenerationRequest, dice: Dice | None = None) -> list[Prefilled | DecodeRound | Finished]:
+    def run(self, request: GenerationRequest, dice: Dice | None = None) -> list[Event]:
         """A whole generation by itself, in the caller's thread: what tests and law enumeration use."""
         answer = self.open(request, dice)
         try:
             prefilled = None
             while prefilled is None:
                 prefilled = self.prefill_chunk(answer)
-            events: list[Prefilled | DecodeRound | Finished] = [prefilled]
+            events: list[Event] = [prefilled]
             while answer.ending is None:
                 events.extend(event for event in self.step([answer]) if event is not None)
                 if answer.failure is not None:

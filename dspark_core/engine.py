@@ -30,7 +30,7 @@ class Generation:
     `cancel`, frees the request's place and memory within one round.
 
     Attributes:
-        request: what is asked for now: `update_schedule` replaces it.
+        request: what is asked for now: `update_schedule` and `update_drafter` replace it.
         tokens: prompt and answer at most, which is what is held for it while it runs.
     """
 
@@ -45,13 +45,20 @@ class Generation:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
         self._exhausted = False
-        self._started = False  # the prompt is read and `Prefilled` sent
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
         """Bounds, threshold and policy of the rounds that have not begun. Raises ParameterError as `submit` does."""
         with self._steering:
             self._loop.check_schedule(schedule, self._loop.drafter_named(self.request.drafter))
             self.request = replace(self.request, schedule=schedule)
+
+    def update_drafter(self, name: str) -> None:
+        """Another drafter for the rounds that have not begun. It first reads the text so far, in chunks like a prompt;
+        `DrafterChanged` then tells that it drafts. Raises ParameterError as `submit` does.
+        """
+        with self._steering:
+            self._loop.check_schedule(self.request.schedule, self._loop.drafter_named(name))
+            self.request = replace(self.request, drafter=name)
 
     def cancel(self) -> None:
         """End it before its next round, with what it has (``finish_reason`` "cancelled")."""
@@ -167,7 +174,7 @@ class Engine:
                 self._fail([generation], self._too_late())
         live = [generation for generation in running if not generation._cancelled.is_set()]
         opened = self._open(live)
-        reading = [pair for pair in opened if pair[1].unread_prompt or not pair[0]._started]
+        reading = [pair for pair in opened if not pair[1].ready]
         if reading:
             self._prefill(*reading[0])
         decoding = [pair for pair in opened if pair not in reading]
@@ -175,26 +182,22 @@ class Engine:
             self._round(decoding)
 
     def _open(self, live: list[Generation]) -> list[tuple[Generation, Answer]]:
-        """Those that have their slots, with their answers, which obey the schedules asked for last.
+        """Those that have their slots, with their answers, which obey what was asked for last.
 
         Where memory is short for one, it and those after it wait until another has given its own back.
         """
         opened: list[tuple[Generation, Answer]] = []
         for generation in live:
             try:
-                answer = generation._answer or self._loop.open(generation.request)
-            except ResourceError as error:
-                if opened and not self._is_late(generation):
+                answer = generation._answer = generation._answer or self._loop.open(generation.request)
+                self._loop.steer(answer, generation.request)
+                opened.append((generation, answer))
+            except Exception as error:  # the engine serves others: it must outlive any one request's failure
+                begins = generation._answer is None
+                if begins and opened and isinstance(error, ResourceError) and not self._is_late(generation):
                     self._tell(generation, 0, "memory is short")
                     break
                 self._fail([generation], error)
-                continue
-            except Exception as error:  # the engine serves others: it must outlive any one request's failure
-                self._fail([generation], error)
-                continue
-            answer.schedule = generation.request.schedule
-            generation._answer = answer
-            opened.append((generation, answer))
         return opened
 
     def _prefill(self, generation: Generation, answer: Answer) -> None:
@@ -204,7 +207,6 @@ class Engine:
             self._fail([generation], error)
             return
         if event is not None:
-            generation._started = True
             generation._events.put(event)
 
     def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:

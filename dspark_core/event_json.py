@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from dspark_core.errors import ParameterError
-from dspark_core.events import DecodeRound, Event, Finished, Prefilled, Waiting, to_json
+from dspark_core.events import DecodeRound, DrafterChanged, Event, Finished, Prefilled, Waiting, to_json
 from dspark_core.typed_json import decode
 
 _KINDS: dict[str, type[Event]] = {
     "waiting": Waiting,
     "prefilled": Prefilled,
+    "drafter_changed": DrafterChanged,
     "round": DecodeRound,
     "finished": Finished,
 }

@@ -161,6 +161,22 @@ class Prefilled:
 
 
 @dataclass(frozen=True, slots=True)
+class DrafterChanged:
+    """Another drafter has read the text so far and drafts from here on.
+
+    Attributes:
+        read_s: seconds of the reading.
+        drafter, drafter_note, num_draft_tokens: as in `Prefilled`.
+    """
+
+    read_s: float
+    drafter: str
+    drafter_note: str
+    num_draft_tokens: int
+    type: Literal["drafter_changed"] = "drafter_changed"
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeRound:
     """One round: draft, plan, verify, commit.
 
@@ -223,7 +239,7 @@ class Finished:
     type: Literal["finished"] = "finished"
 
 
-Event = Waiting | Prefilled | DecodeRound | Finished
+Event = Waiting | Prefilled | DrafterChanged | DecodeRound | Finished
 
 
 def to_json(event: Event) -> dict[str, Any]:

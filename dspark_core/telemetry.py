@@ -13,7 +13,7 @@ from typing import Any
 
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import from_line, to_line
-from dspark_core.events import Event, Fate, Finished, Prefilled, Waiting
+from dspark_core.events import DrafterChanged, Event, Fate, Finished, Prefilled, Waiting
 from dspark_core.files import write_whole_text
 
 LATE_POSITION = 4  # where a suffix's acceptance is compared with the first position's
@@ -193,7 +193,7 @@ def summarise(event: Event) -> Summary:
     """What one event adds to the figures."""
     if isinstance(event, Prefilled):
         return Summary(generations=1, prompt_tokens=event.prompt_tokens, prefill_s=event.prefill_s)
-    if isinstance(event, (Waiting, Finished)):
+    if isinstance(event, (Waiting, DrafterChanged, Finished)):
         return Summary()
     fates = [token.fate for token in event.draft]
     return Summary(

@@ -3,6 +3,7 @@
 from dspark_core.events import (
     CommittedToken,
     DecodeRound,
+    DrafterChanged,
     DraftToken,
     Fate,
     Finished,
@@ -32,6 +33,10 @@ def prefilled(prompt_tokens: int = 5, prefill_s: float = 0.25) -> Prefilled:
         num_draft_tokens=4,
         policy="fixed",
     )
+
+
+def drafter_changed(drafter: str = "none") -> DrafterChanged:
+    return DrafterChanged(read_s=0.5, drafter=drafter, drafter_note="plain", num_draft_tokens=0)
 
 
 def decode_round(fates: str, *, index: int = 0, ended: bool = False, seconds: tuple[float, float, float] = (1, 2, 3)):

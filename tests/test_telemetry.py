@@ -8,7 +8,7 @@ import pytest
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import from_line, to_line
 from dspark_core.telemetry import PositionShare, Summary, Telemetry, fold, merge, record, replay
-from tests.event_samples import decode_round, finished, prefilled, waiting
+from tests.event_samples import decode_round, drafter_changed, finished, prefilled, waiting
 
 STREAM = [
     prefilled(prompt_tokens=5, prefill_s=0.25),
@@ -111,8 +111,9 @@ def test_a_record_replays_to_the_same_events(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["answer.jsonl"]
 
 
-def test_waiting_counts_in_no_figure_and_is_recorded():
-    assert fold([waiting(3), waiting(0), *STREAM]) == fold(STREAM)
+def test_waiting_and_a_change_of_drafter_count_in_no_figure_and_are_recorded():
+    assert fold([waiting(3), waiting(0), *STREAM[:2], drafter_changed(), *STREAM[2:]]) == fold(STREAM)
+    assert from_line(to_line(drafter_changed())) == drafter_changed()
     assert json.loads(to_line(waiting(3))) == {"type": "waiting", "ahead": 3, "reason": waiting(3).reason}
     assert from_line(to_line(waiting(3))) == waiting(3)
 

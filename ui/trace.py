@@ -11,7 +11,7 @@ import json
 from collections import deque
 from typing import Any
 
-from dspark_core.events import DecodeRound, Event, Finished, LoadSample, Prefilled, Waiting
+from dspark_core.events import DecodeRound, DrafterChanged, Event, Finished, LoadSample, Prefilled, Waiting
 from dspark_core.telemetry import Summary, Telemetry, merge, summarise
 
 OVERLAP_ROUNDS = 12
@@ -100,6 +100,9 @@ class Trace:
             )  # fmt: skip
             self._prefilled = {name: getattr(event, name) for name in names}
             self._prefilled["seed"] = str(event.seed)  # may be beyond JavaScript's whole numbers
+        elif isinstance(event, DrafterChanged):
+            names = ("drafter", "drafter_note", "num_draft_tokens")
+            self._prefilled = {**(self._prefilled or {}), **{name: getattr(event, name) for name in names}}
         elif isinstance(event, DecodeRound):
             self._rounds.append(round_json(event))
             self._recent.append(summarise(event))

@@ -5,7 +5,7 @@ import json
 from dspark_core.events import Finished
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.telemetry import fold
-from tests.event_samples import finished, prefilled, waiting
+from tests.event_samples import decode_round, drafter_changed, finished, prefilled, waiting
 from tests.ui.fake_session import HOSTILE, FakeSession
 from ui.trace import OVERLAP_ROUNDS, Trace, to_json
 
@@ -84,3 +84,9 @@ def test_the_place_in_the_line_is_told_until_the_prompt_is_read_or_the_answer_en
     reason = "(32 answers are running, the most at once)."
     assert told == [f"Waiting: 2 ahead of you {reason}", f"Waiting: you are next {reason}", "", ""]
     assert [message["waiting"] for message in messages_of([*start, finished()], every=1)][1:] == [told[1], ""]
+
+
+def test_after_a_change_of_drafter_the_page_hears_of_the_new_one():
+    first, *_, last = messages_of([prefilled(), decode_round("ar"), drafter_changed("none"), finished()], every=1)
+    assert (first["prefilled"]["drafter"], last["prefilled"]["drafter"]) == ("dspark", "none")
+    assert (last["prefilled"]["num_draft_tokens"], last["prefilled"]["seed"]) == (0, "1")
