@@ -2,6 +2,10 @@
 
 Left to right: T_k is the grid's value for which the ECE of the survival a_k = Π_{i≤k} σ(logit_i / T_i) against the
 observed prefix survival is least, with T_1 … T_{k-1} as they were found.
+
+With few rounds the least error is often far out on the grid by chance, and such a fit is worse on other texts. So of all
+temperatures whose error is within one standard error of the least (bootstrap over the rounds, the same resamples for
+both), the one nearest to 1 as a factor is taken: the rule of one standard error (Breiman et al. 1984).
 """
 
 from __future__ import annotations
@@ -9,12 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dspark_core.calibration.reliability import calibration_error
+from dspark_core.calibration.reliability import calibration_error, resampled_errors
 from dspark_core.calibration.rounds import Floats, Rounds
 from dspark_core.calibration.survival import confidences, survival
 
 GRID = np.round(10 ** (np.arange(-100, 101) / 100), 4)  # 0.1 to 10 in steps of 2.3 %, 1 among them
 LEAST_REACHED = 50  # rounds that must have come to a position before anything is fitted there
+_RESAMPLES = 200
 _TIE = 1e-12
 
 
@@ -22,8 +27,8 @@ def fit_sts(logits: ArrayLike, accepted_length: ArrayLike, observed_length: Arra
     """Temperatures [γ] from logits [n, γ], accepted lengths [n] and (where not γ) observed lengths [n].
 
     At each position the fitted error is at most that of T_k = 1 after the same T_1 … T_{k-1}. If the mean over the
-    fitted positions should still come out above that of no calibration at all, every T stays 1. Of temperatures that
-    tie, the one nearest to 1 (as a factor) is taken. Positions `seldom_reached` stay at 1.
+    fitted positions should still come out above that of no calibration at all, every T stays 1. Positions
+    `seldom_reached` stay at 1. The same rounds always give the same temperatures.
 
     Raises:
         ParameterError: as `Rounds.of` (NaN by name, shapes, lengths).
@@ -63,8 +68,17 @@ def _best(rounds: Rounds, k: int, before: Floats) -> float:
     said = before[known, None] * confidences(rounds.logits[known, k][:, None], GRID)  # [rounds, grid]
     came = rounds.survived[known, k]
     errors = np.array([calibration_error(said[:, j], came) for j in range(len(GRID))], dtype=np.float64)
-    tied = np.flatnonzero(errors <= errors.min() + _TIE)
-    return float(GRID[tied[np.abs(np.log(GRID[tied])).argmin()]])
+    best, plain = int(errors.argmin()), int(np.flatnonzero(GRID == 1)[0])
+    weights = np.random.default_rng(k).multinomial(len(came), np.full(len(came), 1 / len(came)), _RESAMPLES)
+    spread_of_best = resampled_errors(said[:, best], came, weights)
+    for j in np.argsort(np.abs(np.log(GRID)), kind="stable"):
+        above = errors[j] - errors[best]
+        if errors[j] > errors[plain]:
+            continue
+        spread = resampled_errors(said[:, j], came, weights) - spread_of_best
+        if above <= max(_TIE, float(spread.std())):
+            return float(GRID[j])
+    return float(GRID[best])
 
 
 def _mean_error(rounds: Rounds, temperatures: Floats, positions: list[int]) -> float:

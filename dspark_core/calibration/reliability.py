@@ -58,6 +58,16 @@ def calibration_error(predicted: ArrayLike, happened: ArrayLike, bins: int = BIN
     return float(np.abs(said - came).sum() / counts.sum()) if counts.sum() else None
 
 
+def resampled_errors(predicted: Floats, happened: ArrayLike, weights: ArrayLike, bins: int = BINS) -> Floats:
+    """The ECE [m] of m resamples of the same n cases: ``weights`` [m, n] says how often each case is in each."""
+    index = np.minimum((predicted * bins).astype(np.int64), bins - 1)
+    gaps = np.zeros((len(predicted), bins))
+    gaps[np.arange(len(predicted)), index] = predicted - np.asarray(happened, dtype=np.float64)
+    table = np.asarray(weights, dtype=np.float64)
+    errors: Floats = np.abs(table @ gaps).sum(axis=1) / table.sum(axis=1)
+    return errors
+
+
 def _sums(predicted: ArrayLike, happened: ArrayLike, bins: int) -> tuple[Whole, Floats, Floats]:
     """Of each bin: cases, sum of the predictions, number that happened."""
     p, y = np.asarray(predicted, dtype=np.float64), np.asarray(happened, dtype=np.float64)

@@ -5,7 +5,7 @@ import pytest
 
 from dspark_core.calibration.figures import figures_by_position, mean_ece
 from dspark_core.calibration.ranking import auc
-from dspark_core.calibration.reliability import calibration_error, reliability_bins
+from dspark_core.calibration.reliability import calibration_error, reliability_bins, resampled_errors
 from dspark_core.calibration.rounds import Rounds, joined
 from dspark_core.calibration.survival import confidences, logits_of, survival
 from dspark_core.errors import ParameterError
@@ -24,6 +24,15 @@ def test_an_edge_belongs_to_the_bin_above_and_one_to_the_last():
     assert [(b.low, b.high, b.n) for b in bins] == [(0.0, 0.5, 1), (0.5, 1.0, 3)]
     assert bins[1].predicted == pytest.approx(2 / 3)
     assert bins[1].happened == pytest.approx(2 / 3)
+
+
+def test_a_resamples_error_is_that_of_the_cases_it_repeats():
+    rng = np.random.default_rng(0)
+    said, came = rng.random(50), rng.random(50) < 0.5
+    weights = rng.multinomial(50, np.full(50, 1 / 50), 4)
+    slow = [calibration_error(np.repeat(said, row), np.repeat(came, row)) for row in weights]
+    assert resampled_errors(said, came, weights) == pytest.approx(slow)
+    assert resampled_errors(said, came, np.ones((1, 50))) == pytest.approx([calibration_error(said, came)])
 
 
 def test_bins_that_hold_nothing_are_left_out():
