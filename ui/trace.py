@@ -101,8 +101,8 @@ class Trace:
             self._prefilled = {name: getattr(event, name) for name in names}
             self._prefilled["seed"] = str(event.seed)  # may be beyond JavaScript's whole numbers
         elif isinstance(event, DrafterChanged):
-            names = ("drafter", "drafter_note", "num_draft_tokens")
-            self._prefilled = {**(self._prefilled or {}), **{name: getattr(event, name) for name in names}}
+            changed = {name: getattr(event, name) for name in ("drafter", "drafter_note", "num_draft_tokens")}
+            self._prefilled = {**(self._prefilled or {}), **changed}
         elif isinstance(event, DecodeRound):
             self._rounds.append(round_json(event))
             self._recent.append(summarise(event))
