@@ -5,6 +5,7 @@ Symbols: n tokens, m·H feature width.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,8 @@ from dspark_core.answer import Answer
 from dspark_core.drafters.base import Drafter
 from dspark_core.errors import ParameterError
 from dspark_core.events import DecodeRound, DrafterChanged, Event, Prefilled, RoundTimings
-from dspark_core.params import GenerationRequest, ScheduleParams
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.penalties import adjusted
 from dspark_core.sampling import Dice, SeededDice, law, shown_probs
 from dspark_core.scheduling import RoundView
 from dspark_core.scheduling.load import LoadSensor
@@ -76,9 +78,10 @@ class DecodeLoop:
 
         Raises:
             ParameterError: unknown drafter or policy, a policy that this drafter cannot serve, token ids outside the
-                vocabulary, a prompt beyond the context.
+                vocabulary, a bias that bans every token, a prompt beyond the context.
         """
         self.check_schedule(request.schedule, self.drafter_named(request.drafter))
+        self._check_bias(request.sampling)
         self._check_prompt(request.prompt_ids)
 
     def check_schedule(self, schedule: ScheduleParams, drafter: Drafter) -> None:
@@ -183,6 +186,20 @@ class DecodeLoop:
             answer.release()
         return events
 
+    def _check_bias(self, sampling: SamplingParams) -> None:
+        vocab_size = self.target.vocab_size
+        outside = [token_id for token_id, _ in sampling.logit_bias if token_id >= vocab_size]
+        if outside:
+            raise ParameterError(
+                f"logit_bias names the token {outside[0]}, which is not in this model's vocabulary (0 to "
+                f"{vocab_size - 1}). Take the ids from this model's own tokenizer."
+            )
+        if sum(bias == -math.inf for _, bias in sampling.logit_bias) == vocab_size:
+            raise ParameterError(
+                f"logit_bias bans all {vocab_size} tokens of the vocabulary, so there is none to answer with. "
+                "Leave at least one."
+            )
+
     def _check_prompt(self, prompt_ids: tuple[int, ...]) -> None:
         outside = [i for i in prompt_ids if not 0 <= i < self.target.vocab_size]
         if outside:
@@ -242,12 +259,13 @@ class DecodeLoop:
 
     def _verify_and_commit(self, turn: Turn) -> None:
         answer, block, verify_len = turn.answer, turn.block, turn.plan.verify_len
-        sampling = answer.request.sampling
+        sampling, verified = answer.request.sampling, block.token_ids[:verify_len]
         logits = turn.output.logits[:, : self.target.vocab_size]
+        logits = adjusted(logits, sampling, answer.request.prompt_ids, answer.token_ids, verified)
         target_probs = law(logits, sampling)
         turn.verdict = verify(target_probs, block, verify_len, answer.dice)
         if verify_len:
-            drafted = torch.tensor(block.token_ids[:verify_len], device=logits.device)
+            drafted = torch.tensor(verified, device=logits.device)
             turn.target_probs_shown = shown_probs(logits[:verify_len], target_probs[:verify_len], drafted, sampling)
         kept = turn.verdict.num_accepted
         answer.slot.crop(answer.slot.length - verify_len + kept)

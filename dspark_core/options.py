@@ -86,11 +86,26 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, max_new_tokens: int) -> None:
-    """``--temperature``, ``--top-k``, ``--top-p``, ``--seed``, ``--max-new-tokens``."""
+    """``--temperature`` and what else makes the law of `SamplingParams`, ``--seed``, ``--max-new-tokens``."""
     group = parser.add_argument_group("sampling")
     group.add_argument("--temperature", type=float, default=_SAMPLING.temperature, help="0 is greedy (default)")
     group.add_argument("--top-k", type=int, default=_SAMPLING.top_k, help="keep the k most likely (default: 0, all)")
     group.add_argument("--top-p", type=float, default=_SAMPLING.top_p, help="keep this much probability (default: all)")
+    for name, default, what in (
+        ("min-p", _SAMPLING.min_p, "keep tokens at least X times as likely as the most likely one, 0 to 1 (0, all)"),
+        ("repetition-penalty", _SAMPLING.repetition_penalty, "on tokens of prompt and answer, 0.1 to 10 (1, none)"),
+        ("presence-penalty", _SAMPLING.presence_penalty, "on tokens of the answer, once, -2 to 2 (0, none)"),
+        ("frequency-penalty", _SAMPLING.frequency_penalty, "on tokens of the answer, each time, -2 to 2 (0, none)"),
+    ):
+        group.add_argument(f"--{name}", type=float, default=default, metavar="X", help=what)
+    group.add_argument(
+        "--logit-bias",
+        action="append",
+        default=[],
+        type=_biased_token,
+        metavar="ID=X",
+        help="add X, -100 to 100, to the logit of the token ID; -inf bans it; may be repeated",
+    )
     group.add_argument("--seed", type=int, default=None, help="the same seed gives the same text (default: random)")
     group.add_argument(
         "--max-new-tokens",
@@ -99,6 +114,16 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_new_tokens: int
         metavar="N",
         help="end after N tokens (%(default)s)",
     )
+
+
+def _biased_token(text: str) -> tuple[int, float]:
+    token_id, equals, bias = text.partition("=")
+    try:
+        if equals:
+            return int(token_id), float(bias)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no token id and bias; write them as in 198=-5")
 
 
 def schedule_from(options: argparse.Namespace) -> ScheduleParams:
@@ -125,4 +150,9 @@ def sampling_from(options: argparse.Namespace, stop: tuple[str, ...] = ()) -> Sa
         seed=options.seed,
         max_new_tokens=options.max_new_tokens,
         stop=stop,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        presence_penalty=options.presence_penalty,
+        frequency_penalty=options.frequency_penalty,
+        logit_bias=tuple(options.logit_bias),
     )

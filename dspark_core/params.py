@@ -12,6 +12,7 @@ from dspark_core.errors import ParameterError
 MAX_NEW_TOKENS_LIMIT = 8192
 MIN_TEMPERATURE = 0.01  # below it logits / temperature leaves float32; 0 is exact greedy decoding
 MAX_STOP_STRINGS = 16
+MAX_LOGIT_BIAS = 100.0
 
 LoadSignal = Literal["occupancy", "busy"]
 LOAD_SIGNALS: tuple[LoadSignal, ...] = get_args(LoadSignal)
@@ -34,8 +35,19 @@ def _is_finite(value: object) -> bool:
 class SamplingParams:
     """How tokens are drawn from the target's logits and when the text ends.
 
-    The law is: divide the logits by ``temperature``, keep the ``top_k`` most likely tokens, then the smallest set
-    of most likely tokens whose probability reaches ``top_p``, renormalise. ``temperature=0`` is greedy decoding.
+    The law of a token, in this order:
+
+    1. add ``logit_bias`` to the logits,
+    2. ``repetition_penalty`` on every token that occurs in prompt or answer so far,
+    3. ``frequency_penalty`` and ``presence_penalty`` on every token that occurs in the answer so far,
+    4. divide by ``temperature``,
+    5. keep the ``top_k`` most likely tokens,
+    6. of these the smallest set of most likely ones whose probability reaches ``top_p``,
+    7. of these the ones at least ``min_p`` times as likely as the most likely one; renormalise.
+
+    transformers has this order (without step 3); so does vLLM, but that it takes min_p before top_k and top_p.
+    llama.cpp divides by the temperature last. ``temperature=0`` is greedy decoding: the first most likely token after
+    step 3, so that 5 to 7 change nothing.
 
     Attributes:
         temperature: 0 (greedy), or 0.01 to 10.
@@ -44,6 +56,12 @@ class SamplingParams:
         seed: seed of this request's own generator; None draws one, which the ``Prefilled`` event reports.
         max_new_tokens: the text ends after so many committed tokens (``length``).
         stop: strings that end the text; the text is cut just before the first of them.
+        min_p: least probability kept, as a share of the largest one, in [0, 1]; 0 keeps all.
+        repetition_penalty: positive logits are divided by it and negative ones multiplied, 0.1 to 10; 1 changes
+            nothing, more makes repetition rarer (CTRL, arXiv:1909.05858).
+        presence_penalty: taken off the logit once, -2 to 2 (as in OpenAI's API).
+        frequency_penalty: taken off the logit for each time the answer has the token, -2 to 2 (as in OpenAI's API).
+        logit_bias: (token id, bias) pairs, each id once; -100 to 100, or minus infinity, which bans the token.
 
     Raises:
         ParameterError: a value is outside its range.
@@ -55,6 +73,11 @@ class SamplingParams:
     seed: int | None = None
     max_new_tokens: int = 512
     stop: tuple[str, ...] = ()
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         _require(
@@ -83,11 +106,48 @@ class SamplingParams:
             and all(isinstance(text, str) and text for text in self.stop),
             f"stop is {self.stop!r}; it must be a tuple of at most {MAX_STOP_STRINGS} non-empty strings.",
         )
+        for name, low, high in (
+            ("min_p", 0, 1),
+            ("repetition_penalty", 0.1, 10),
+            ("presence_penalty", -2, 2),
+            ("frequency_penalty", -2, 2),
+        ):
+            value = getattr(self, name)
+            _require(
+                _is_finite(value) and low <= value <= high,
+                f"{name} is {value!r}; it must be a number from {low} to {high}.",
+            )
+        _check_bias(self.logit_bias)
 
     @property
     def greedy(self) -> bool:
         """Whether the law is a one-hot on the most likely token."""
         return self.temperature == 0
+
+    @property
+    def penalises(self) -> bool:
+        """Whether the law depends on which tokens came before, beyond the logits themselves."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+
+def _check_bias(pairs: tuple[tuple[int, float], ...]) -> None:
+    _require(
+        isinstance(pairs, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs),
+        f"logit_bias is {pairs!r:.80}; it must be a tuple of (token id, bias) pairs: tuple(bias.items()) of a dict.",
+    )
+    named = set()
+    for token_id, bias in pairs:
+        _require(
+            _is_int(token_id) and token_id >= 0,
+            f"logit_bias names the token id {token_id!r}; it must be a whole number, 0 or more.",
+        )
+        _require(token_id not in named, f"logit_bias names the token {token_id} twice. Give each token one bias.")
+        named.add(token_id)
+        _require(
+            bias == -math.inf or (_is_finite(bias) and abs(bias) <= MAX_LOGIT_BIAS),
+            f"logit_bias gives the token {token_id} {bias!r}; it must be a number from {-MAX_LOGIT_BIAS:g} to "
+            f"{MAX_LOGIT_BIAS:g}, or minus infinity, which bans the token.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Logits → law → token. The only home of temperature, top-k and top-p, and of chance.
+"""Logits → law → token. The only home of temperature, top-k, top-p and min-p, and of chance.
+
+What the law owes to the text so far is in the logits already: see `dspark_core.penalties`.
 
 Symbols: n rows, V vocabulary (or K candidates: the functions do not care).
 """
@@ -61,7 +63,7 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
     Args:
         logits: [n, V], any float type; computed in float32, or float64 if that is what comes.
-        params: temperature, top_k, top_p. Entries that tie with the last one kept are kept too.
+        params: temperature, top_k, top_p, min_p. Entries that tie with the last one kept are kept too.
 
     Returns:
         [n, V] probabilities, each row summing to 1; one-hot rows on the first most likely token when greedy.
@@ -84,9 +86,16 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
         scaled = scaled.masked_fill(scaled < last_kept, float("-inf"))
     probs = scaled.softmax(-1)
     if params.top_p < 1:
-        probs = probs.masked_fill(probs < _nucleus_floor(probs, params.top_p), 0.0)
-        probs = probs / probs.sum(-1, keepdim=True)
+        probs = _floored(probs, _nucleus_floor(probs, params.top_p))
+    if params.min_p > 0:
+        probs = _floored(probs, params.min_p * probs.amax(-1, keepdim=True))
     return probs
+
+
+def _floored(probs: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+    """The law without what is less likely than ``floor`` [n, 1]."""
+    probs = probs.masked_fill(probs < floor, 0.0)
+    return probs / probs.sum(-1, keepdim=True)
 
 
 def _nucleus_floor(probs: torch.Tensor, top_p: float) -> torch.Tensor:
@@ -106,7 +115,10 @@ def _nucleus_floor(probs: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 def shown_probs(logits: torch.Tensor, probs: torch.Tensor, ids: torch.Tensor, params: SamplingParams) -> list[float]:
-    """Probability of ``ids`` [n] for the screen: of the law ``probs``, or at temperature 1 under greedy decoding."""
+    """Probability of ``ids`` [n] for the screen: of the law ``probs``, or at temperature 1 under greedy decoding.
+
+    Either way of the ``logits`` that the law was made from: with bias and penalties, where the request has any.
+    """
     if not params.greedy:
         return [float(p) for p in probs.gather(-1, ids[:, None])[:, 0].tolist()]
     wide = logits.float()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -55,6 +56,17 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
 def test_every_option_reaches_the_request(opened, capsys):
     words = "--policy fixed --l-min 1 --l-max 3 --threshold 0.5 --temperature 0.7 --top-k 4 --top-p 0.9 --seed 5"
     more = ["--max-new-tokens", "7", "--stop", "END", "--stop", "\n\n", "--system", "be brief", "--drafter", "dflash"]
+    more += [
+        "--min-p",
+        "0.1",
+        "--repetition-penalty",
+        "1.2",
+        "--presence-penalty",
+        "0.3",
+        "--frequency-penalty",
+        "-0.4",
+    ]
+    more += ["--logit-bias", "1=-5.5", "--logit-bias", "2=-inf"]
     more += ["--no-stop-early", "--band-low", "0.5", "--band-high", "0.8", "--load-signal", "busy"]
     assert main(["infer", "--prompt", "hello", *words.split(), *more]) == 0
     messages, sampling, schedule, drafter = opened[0].asked
@@ -63,8 +75,18 @@ def test_every_option_reaches_the_request(opened, capsys):
     assert not schedule.stop_early
     assert (schedule.band_low, schedule.band_high, schedule.load_signal) == (0.5, 0.8, "busy")
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 4, 0.9, 5)
+    assert (sampling.min_p, sampling.repetition_penalty, sampling.logit_bias) == (0.1, 1.2, ((1, -5.5), (2, -math.inf)))
+    assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.3, -0.4)
     assert (sampling.max_new_tokens, sampling.stop, drafter) == (7, ("END", "\n\n"), "dflash")
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("bias", ["7", "=5", "a=5", "7=", "1.5=2", "7=x"])
+def test_a_bias_that_is_not_written_as_id_and_number_is_refused_with_its_text(bias, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["infer", "--prompt", "x", "--logit-bias", bias])
+    assert stopped.value.code == 2
+    assert f"{bias!r} is no token id and bias" in capsys.readouterr().err
 
 
 def test_a_dash_reads_the_prompt_from_standard_input(opened, monkeypatch, capsys):

@@ -7,7 +7,6 @@ cache (one token too many, a rejected draft left behind) changes the law and is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 
 import torch
 
@@ -22,6 +21,7 @@ from dspark_core.sampling import Dice, law
 from dspark_core.target.base import TargetOutput
 from dspark_core.target.llama import LlamaTarget
 from tests.conftest import TINY_CONFIG, make_tiny_state
+from tests.laws import law_by_hand
 
 NUM_TOKENS = 3
 HIDDEN = 8
@@ -272,14 +272,16 @@ def every_branch(run: Callable[[Dice], tuple[int, ...]]) -> Iterator[tuple[tuple
 
 
 def target_law(target: ToyTarget, prompt: Sequence[int], length: int, sampling: SamplingParams) -> dict:
-    """Exact law of the first ``length`` tokens of plain sampling, straight from the table."""
-    laws = {}
-    for tokens in product(range(target.vocab_size), repeat=length):
-        weight, text = 1.0, list(prompt)
-        for token in tokens:
-            weight *= float(law(target.next_logits(text)[None], sampling)[0, token])
-            text.append(token)
-        laws[tokens] = weight
+    """Exact law of the first ``length`` tokens of plain sampling: the table and the definition, none of the engine."""
+    laws = {(): 1.0}
+    for _ in range(length):
+        laws = {
+            (*answer, token): weight * probability
+            for answer, weight in laws.items()
+            for token, probability in enumerate(
+                law_by_hand(target.next_logits((*prompt, *answer)).tolist(), sampling, prompt, answer)
+            )
+        }
     return laws
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from dspark_core.engine import Engine
-from dspark_core.errors import DSparkError
+from dspark_core.errors import DSparkError, ParameterError
 from dspark_core.events import Event, Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.telemetry import Summary, fold
@@ -121,13 +121,21 @@ class TransformersLane:
         return Run(token_ids, _summary(len(prompt_ids), moments), self._now() - moments[0])
 
     def _generation_config(self, sampling: SamplingParams) -> Any:
-        law: dict[str, Any] = {"do_sample": False}
+        if sampling.presence_penalty or sampling.frequency_penalty:
+            raise ParameterError(
+                f"transformers has no presence or frequency penalty, so the lane {self.name} cannot have the law asked "
+                "for. Leave the penalty out, or the lane: --lanes plain,dspark."
+            )
+        law: dict[str, Any] = {"do_sample": False, "repetition_penalty": sampling.repetition_penalty}
+        if sampling.logit_bias:
+            law["sequence_bias"] = {(token_id,): float(bias) for token_id, bias in sampling.logit_bias}
         if not sampling.greedy:
-            law = {
+            law |= {
                 "do_sample": True,
                 "temperature": sampling.temperature,
                 "top_k": sampling.top_k,
                 "top_p": sampling.top_p,
+                "min_p": sampling.min_p,
             }
         return self._transformers.GenerationConfig(
             max_new_tokens=sampling.max_new_tokens,

@@ -21,6 +21,7 @@ from dspark_core.modules.backbone import KeysValues
 from dspark_core.modules.confidence import ConfidenceHead
 from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.params import SamplingParams
+from dspark_core.penalties import biased
 from dspark_core.sampling import Dice, law
 from dspark_core.target.base import Target
 from dspark_core.target.linear import Linear, make_linear, pack_linears
@@ -110,7 +111,8 @@ class DSparkDrafter:
         self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
     ) -> DraftBlock:
         """Base logits U_k, their K best candidates, then the sequential stage; up to n drafts of ``hidden`` [n, H]."""
-        base_logits, candidate_ids = self._lm_head(hidden).topk(self.candidates, dim=-1)
+        every = biased(self._lm_head(hidden), sampling, self._vocabulary)
+        base_logits, candidate_ids = every.topk(self.candidates, dim=-1)
         if self._vocabulary is not None:
             candidate_ids = self._vocabulary[candidate_ids]
         temperatures = None if self.calibration is None else self.calibration.temperatures_for(sampling.temperature)

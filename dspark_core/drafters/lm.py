@@ -24,6 +24,7 @@ from dspark_core.errors import CheckpointError, ParameterError
 from dspark_core.fields import LARGEST, shown
 from dspark_core.modules.config import MAX_BLOCK_SIZE
 from dspark_core.params import SamplingParams
+from dspark_core.penalties import biased
 from dspark_core.sampling import Dice, law
 from dspark_core.target.base import KVSlot, Target
 from dspark_core.target.linear import Linear
@@ -99,12 +100,15 @@ class LmDrafter:
         """Whether the draft model has an embedding for each of them: the target's padding may have none."""
         return all(token_id < self.model.vocab_size for token_id in token_ids)
 
-    def candidates_after(self, slot: KVSlot, token_id: int) -> tuple[torch.Tensor, torch.Tensor, float]:
+    def candidates_after(
+        self, slot: KVSlot, token_id: int, sampling: SamplingParams
+    ) -> tuple[torch.Tensor, torch.Tensor, float]:
         """One pass over ``token_id``: logits [K] and ids [K] of the best next tokens, and log Σ exp of all logits."""
         whole = self._head is None
         output = self.model.forward([slot], [[token_id]], tapped_layers=(), want_logits=whole)[0]
         logits = (output.logits if self._head is None else self._head(output.hidden))[0, : self._width]
         logits = logits if logits.dtype == torch.float64 else logits.float()
+        logits = biased(logits[None], sampling, self._vocabulary)[0]
         best, places = logits.topk(self._candidates)
         ids = places if self._vocabulary is None else self._vocabulary[places]
         return best.cpu(), ids.cpu(), float(logits.logsumexp(-1))
@@ -160,7 +164,7 @@ class LmState:
         previous = anchor
         token_ids, raw, confidences, shown, ids, laws = [], [], [], [], [], []
         for k in range(count):
-            logits, candidate_ids, log_total = self._drafter.candidates_after(slot, previous)
+            logits, candidate_ids, log_total = self._drafter.candidates_after(slot, previous, sampling)
             self._drafted.append(previous)
             probs = law(logits[None], sampling)[0]
             raw.append(_share(logits, 0, log_total))

@@ -1,6 +1,7 @@
 """The benchmark: paired, rotated, warmed up, and every figure traceable to the runs."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -177,7 +178,12 @@ def tiny_folder(tmp_path_factory, tiny_state):
     return folder
 
 
-def test_transformers_generate_and_our_plain_decoding_answer_alike_in_fp32(tiny_folder, tiny_target):
+@pytest.mark.parametrize(
+    "sampling",
+    [GREEDY, replace(GREEDY, repetition_penalty=1.6), replace(GREEDY, logit_bias=((41, 4.5), (7, -math.inf)))],
+    ids=["greedy", "repetition", "bias"],
+)
+def test_transformers_generate_and_our_plain_decoding_answer_alike_in_fp32(sampling, tiny_folder, tiny_target):
     engine = Engine(
         DecodeLoop(tiny_target, ToyTokenizer(dict.fromkeys(range(97), b"x")), {"none": NoneDrafter()}, FixedLoad())
     )
@@ -187,7 +193,7 @@ def test_transformers_generate_and_our_plain_decoding_answer_alike_in_fp32(tiny_
             tiny_folder, dtype=torch.float32, device=torch.device("cpu"), stop_token_ids=tiny_target.stop_token_ids
         )
         for prompt in [(5, 6, 7), (40, 3), (90, 11, 12, 13, 14)]:
-            plain, generated = ours.run(prompt, GREEDY), theirs.run(prompt, GREEDY)
+            plain, generated = ours.run(prompt, sampling), theirs.run(prompt, sampling)
             assert plain.token_ids == generated.token_ids
             assert plain.summary.tokens == len(plain.token_ids)
             assert generated.summary.tokens == len(generated.token_ids) - 1, "the first one belongs to the prefill"
@@ -195,6 +201,13 @@ def test_transformers_generate_and_our_plain_decoding_answer_alike_in_fp32(tiny_
             assert 0 < generated.summary.round_s + generated.summary.prefill_s <= generated.wall_s
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("penalty", ["presence_penalty", "frequency_penalty"])
+def test_transformers_generate_refuses_the_penalties_that_it_has_not(penalty, tiny_folder):
+    lane = TransformersLane(tiny_folder, dtype=torch.float32, device=torch.device("cpu"), stop_token_ids=frozenset({2}))
+    with pytest.raises(ParameterError, match="no presence or frequency penalty"):
+        lane.run((5, 6), replace(GREEDY, **{penalty: 0.5}))
 
 
 def test_transformers_generate_with_a_temperature_repeats_with_its_seed(tiny_folder):
@@ -227,10 +240,14 @@ def test_the_report_tells_the_bands_and_the_law_that_were_asked_for(monkeypatch,
     monkeypatch.setattr(dspark_core.loading, "open_session", toy_session.open_session)
     asked = ["--lanes", "dspark", "--set", "chat", "--limit", "1", "--max-new-tokens", "4", "--json"]
     bands = ["--policy", "banded", "--band-low", "0.2", "--band-high", "0.7", "--load-signal", "busy"]
-    assert main(["bench", *asked, *bands, "--temperature", "1", "--top-k", "9", "--top-p", "0.8"]) == 0
+    more = ["--min-p", "0.1", "--presence-penalty", "1", "--frequency-penalty", "0.5", "--repetition-penalty", "1.1"]
+    more += ["--logit-bias", "1=-inf"]
+    assert main(["bench", *asked, *bands, "--temperature", "1", "--top-k", "9", "--top-p", "0.8", *more]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert (settings["policy"], settings["band_low"], settings["band_high"]) == ("banded", 0.2, 0.7)
     assert (settings["load_signal"], settings["top_k"], settings["top_p"]) == ("busy", 9, 0.8)
+    assert (settings["min_p"], settings["presence_penalty"], settings["frequency_penalty"]) == (0.1, 1, 0.5)
+    assert (settings["repetition_penalty"], settings["logit_bias"]) == (1.1, ["1=-inf"])
 
 
 def test_a_lane_that_drafts_beyond_the_cut_runs_beside_the_one_that_does_not(monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Ends, limits, fates and counters of the decode loop, on the toy."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -53,6 +54,20 @@ def test_counters_and_fates_agree(seed):
     check_counters(rounds, finished)
     assert finished.finish_reason == "length"
     assert len(finished.token_ids) == 13
+
+
+def test_a_bias_on_a_token_that_is_none_of_the_models_is_refused():
+    with pytest.raises(ParameterError, match=r"logit_bias names the token 5, .*0 to 4"):
+        generate(make_loop(), logit_bias=((1, 2.0), (5, 1.0)))
+
+
+def test_a_bias_that_bans_every_token_is_refused_and_one_that_leaves_one_is_not():
+    banned = tuple((token, -math.inf) for token in (0, 1, 2, 4))
+    with pytest.raises(ParameterError, match="bans all 5 tokens"):
+        generate(make_loop(), logit_bias=(*banned, (3, -math.inf)))
+    for temperature in (0, 1):
+        _, finished = generate(make_loop(), temperature=temperature, seed=1, logit_bias=banned, max_new_tokens=9)
+        assert finished.token_ids == (3,) * 9
 
 
 def test_all_fates_occur():

@@ -12,6 +12,7 @@ from dspark_core.events import Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.sampling import law
 from dspark_core.scheduling.step_curve import StepCurve
+from tests.laws import law_by_hand
 from tests.toy import (
     FixedLoad,
     TableDrafter,
@@ -47,7 +48,8 @@ OPTIONS = {
     "T=0.6": {"temperature": 0.6},
     "top_k=2": {"temperature": 1.0, "top_k": 2},
     "top_p=0.8": {"temperature": 1.3, "top_p": 0.8},
-    "all": {"temperature": 0.8, "top_k": 2, "top_p": 0.7},
+    "min_p=0.4": {"temperature": 1.0, "min_p": 0.4},
+    "all": {"temperature": 0.8, "top_k": 2, "top_p": 0.7, "min_p": 0.1},
 }
 
 
@@ -247,24 +249,5 @@ def test_the_enumeration_can_fail_on_drafting_that_stops_too_late(monkeypatch):
 def test_law_matches_its_definition(option):
     params = SamplingParams(**OPTIONS[option])
     logits = torch.tensor([[2.0, 0.5, 1.0, -1.0]], dtype=torch.float64)
-    expected = _law_by_hand(logits[0].tolist(), params)
+    expected = law_by_hand(logits[0].tolist(), params)
     assert law(logits, params)[0].tolist() == pytest.approx(expected, abs=1e-12)
-
-
-def _law_by_hand(logits: list[float], params: SamplingParams) -> list[float]:
-    import math
-
-    order = sorted(range(len(logits)), key=lambda i: -logits[i])
-    if params.greedy:
-        return [1.0 if i == order[0] else 0.0 for i in range(len(logits))]
-    kept = order[: params.top_k] if params.top_k else order
-    weights = {i: math.exp(logits[i] / params.temperature) for i in kept}
-    total = sum(weights.values())
-    nucleus, mass = [], 0.0
-    for i in kept:
-        nucleus.append(i)
-        mass += weights[i] / total
-        if mass >= params.top_p:
-            break
-    total = sum(weights[i] for i in nucleus)
-    return [weights[i] / total if i in nucleus else 0.0 for i in range(len(logits))]
