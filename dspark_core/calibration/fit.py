@@ -3,9 +3,9 @@
 Left to right: T_k is the grid's value for which the ECE of the survival a_k = Π_{i≤k} σ(logit_i / T_i) against the
 observed prefix survival is least, with T_1 … T_{k-1} as they were found.
 
-With few rounds the least error is often far out on the grid by chance, and such a fit is worse on other texts. So of all
-temperatures whose error is within one standard error of the least (bootstrap over the rounds, the same resamples for
-both), the one nearest to 1 as a factor is taken: the rule of one standard error (Breiman et al. 1984).
+With few rounds the least error is often far out on the grid by chance, and such a fit is worse on other texts. So of
+all temperatures whose error is within one standard error of the least (bootstrap over the rounds, the same resamples
+for both), the one nearest to 1 as a factor is taken: the rule of one standard error (Breiman et al. 1984).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def test_a_clear_miscalibration_is_fitted_to_nearly_the_least_error_of_the_grid(
     temperatures = fit_sts(logits, accepted)
     for k in range(2):
         errors = errors_at(rounds, temperatures, k)
-        fitted = errors[GRID == temperatures[k]][0]
+        fitted = errors[temperatures[k] == GRID][0]
         assert fitted <= errors.min() + 0.006  # a standard error of it with so many rounds, and less than that of T = 1
         assert fitted < errors[GRID == 1][0] - 0.02
 
