@@ -1,6 +1,7 @@
 """Smart start: a drafter that begins as the target's own last layers instead of noise."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -128,11 +129,49 @@ def principal_components(table: Tensor, rank: int) -> Tensor:
 
 @torch.no_grad()
 def take_weights(drafter: Drafter, earlier: Drafter) -> list[str]:
-    """Copy what `earlier` has under the same name and shape; returns the names of the rest, which stays as it is."""
-    found, anew = earlier.state_dict(), []
+    """Copy what `earlier` has under the same name and shape; returns the names of the rest, which stays as it is.
+
+    Markov tables of a larger rank are taken as the nearest ones of this rank.
+    """
+    found, anew = dict(earlier.state_dict()), []
+    rank = drafter.config.markov_rank
+    if 0 < rank < earlier.config.markov_rank:
+        found |= _of_lower_rank(found, rank)
     for name, value in drafter.state_dict().items():
         if name in found and found[name].shape == value.shape:
             value.copy_(found[name])
         else:
             anew.append(name)
     return anew
+
+
+_W1, _W2, _CONFIDENCE = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight", "confidence_head.proj.weight"
+
+
+def _of_lower_rank(weights: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]:
+    """The bigram scores W1·W2ᵀ in their `rank` strongest directions, and what the confidence head reads of W1.
+
+    Strongest over the tokens that are drafted (the others' rows of W2 are 0): there are five times as many others, all
+    of them rare, and they would decide. By QR of both sides, since W1·W2ᵀ itself is V × V.
+    """
+    w1, w2 = weights[_W1].float(), weights[_W2].float()
+    drafted = w2.abs().sum(-1) > 0
+    if int(drafted.sum()) < w1.shape[1]:  # too few to tell directions by (W2 of a drafter that learnt nothing is 0)
+        return {}
+    _, right1 = torch.linalg.qr(w1[drafted])
+    basis2, right2 = torch.linalg.qr(w2[drafted])
+    _, strengths, directions = torch.linalg.svd(right1 @ right2.T)
+    strengths, directions = strengths[:rank], directions[:rank].T
+    # W1·(R2ᵀ·V / s) has orthonormal columns over the drafted tokens; W1 keeps the size that it had.
+    turn = right2.T @ directions / strengths
+    size = w1.square().mean().sqrt() / (w1 @ turn).square().mean().sqrt()
+    lower1 = w1 @ turn * size
+    lower2 = torch.zeros(len(w2), rank)
+    lower2[drafted] = basis2 @ directions * strengths / size
+    found = {_W1: lower1, _W2: lower2}
+    confidence = weights.get(_CONFIDENCE)
+    if confidence is not None and confidence.shape[1] > w1.shape[1]:
+        hidden, reads = confidence[:, : -w1.shape[1]].float(), confidence[:, -w1.shape[1] :].float()
+        fitted = torch.linalg.lstsq(lower1[drafted], w1[drafted] @ reads.T).solution
+        found[_CONFIDENCE] = torch.cat((hidden, fitted.T), dim=1)
+    return found
