@@ -9,6 +9,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -17,12 +18,13 @@ from dspark_core.admission import MAX_ACTIVE
 from dspark_core.answer import Answer
 from dspark_core.drafters.base import Drafter
 from dspark_core.errors import ParameterError
-from dspark_core.events import DecodeRound, DrafterChanged, Event, Prefilled, RoundTimings
+from dspark_core.events import DecodeRound, DrafterChanged, Event, LoadSample, Prefilled, RoundTimings
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
 from dspark_core.sampling import Dice, SeededDice, law, shown_probs
 from dspark_core.scheduling import RoundView
 from dspark_core.scheduling.load import LoadSensor
+from dspark_core.scheduling.load.busy import BusyShare
 from dspark_core.scheduling.planner import Planner
 from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.target.base import Target, TargetOutput
@@ -40,7 +42,7 @@ class DecodeLoop:
         target: the frozen model.
         tokenizer: ids to text.
         drafters: what a request may ask for, by name.
-        load_sensor: asked once a round.
+        load_sensor: asked once a round; it answers at once.
         step_curve: SPS(B) of this target on this machine; without it, policies that need one are refused.
         full_batch: answers in a round at which the batch counts as fully occupied.
         lab: whether biased policies may be used, to show what they do to the text's law.
@@ -62,6 +64,7 @@ class DecodeLoop:
         self.drafters = drafters
         self.load_sensor = load_sensor
         self.full_batch = full_batch
+        self.busy = BusyShare()  # whoever runs the loop enters it while the loop computes
         self._planner = Planner(step_curve, lab=lab)
         self._tapped_layers = tuple(sorted({layer for d in drafters.values() for layer in d.tapped_layers}))
 
@@ -151,11 +154,7 @@ class DecodeLoop:
         An answer whose own part of the round fails gets `failure` set and None in the result; the others go on. Only
         a failure of the shared pass is raised, and is the failure of all.
         """
-        around = RoundView(
-            load=self.load_sensor.sample(),
-            occupancy=min(1.0, len(answers) / self.full_batch),
-            step_curve=self._planner.step_curve,
-        )
+        around = RoundView(self.load(len(answers)), self._planner.step_curve)
         turns = [Turn(answer) for answer in answers]
         start = self._now()
         drafting = _each(turns, lambda turn: self._draft(turn, around))
@@ -168,6 +167,11 @@ class DecodeLoop:
         _each(planning, self._verify_and_commit)
         timings = RoundTimings(drafted - start, planned - drafted, self._now() - planned)
         return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
+
+    def load(self, answers: int) -> LoadSample:
+        """The sensor's sample, with the occupancy by so many answers and the engine's busy share; from any thread."""
+        occupancy = min(1.0, answers / self.full_batch)
+        return replace(self.load_sensor.sample(), occupancy=occupancy, engine_busy=self.busy.share())
 
     def run(self, request: GenerationRequest, dice: Dice | None = None) -> list[Event]:
         """A whole generation by itself, in the caller's thread: what tests and law enumeration use."""

@@ -16,7 +16,7 @@ from dspark_core.admission import Limits, Line
 from dspark_core.answer import Answer, Ending, failed, unanswered
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.errors import ResourceError
-from dspark_core.events import Event, Finished, Waiting
+from dspark_core.events import Event, Finished, LoadSample, Waiting
 from dspark_core.params import GenerationRequest, ScheduleParams
 from dspark_core.scheduling.load import LoadSensor
 
@@ -124,6 +124,12 @@ class Engine:
         with self._wake:
             return len(self._line)
 
+    def load(self) -> LoadSample:
+        """How busy hardware and engine are now, at once."""
+        with self._wake:
+            running = len(self._line.running)
+        return self._loop.load(running)
+
     def check(self, request: GenerationRequest) -> None:
         """Raise ParameterError if `submit` would refuse what the request asks for."""
         self._loop.check(request)
@@ -202,7 +208,8 @@ class Engine:
 
     def _prefill(self, generation: Generation, answer: Answer) -> None:
         try:
-            event = self._loop.prefill_chunk(answer)
+            with self._loop.busy:
+                event = self._loop.prefill_chunk(answer)
         except Exception as error:  # as above
             self._fail([generation], error)
             return
@@ -211,7 +218,8 @@ class Engine:
 
     def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:
         try:
-            rounds = self._loop.step([answer for _, answer in decoding])
+            with self._loop.busy:
+                rounds = self._loop.step([answer for _, answer in decoding])
         except Exception as error:  # as above
             self._fail([generation for generation, _ in decoding], error)
             return

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
+from dspark_core.params import LoadSignal
+
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 NextKind = Literal["correction", "bonus"]
 
@@ -98,15 +100,21 @@ class RoundTimings:
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """How busy the hardware was, as last sampled (never waits for a driver).
+    """How busy hardware and engine were, as last sampled (never waits for a driver).
 
     Attributes:
-        source: what was measured, ready for the screen: "GPU 0 (name)", "CPU", "none".
+        source: what the device's figures are of, ready for the screen: "GPU 0 (name)", "CPU", "none".
         kind: "gpu", "cpu" or "none".
         utilisation: 0..1, or None when not available.
         memory_used_bytes, memory_total_bytes: device memory, or the machine's for "CPU"; None when not available.
         power_w: watts; None when not available.
-        note: why something is not available, or ''.
+        note: why a figure of the device is not available, or ''.
+        energy_j: joules that the device drew since the sensor began, by its own counter; None when not available.
+        occupancy: answers in the round over those that may run at once, 0..1; None outside of an engine.
+        engine_busy: share of the last seconds in which the engine computed a round or a prompt, 0..1, by the engine's
+            own clock; None outside of an engine.
+        simulated: the load that the user set for this request, 0..1, measured by nobody; None where none is in use.
+        (Older records lack the last four.)
     """
 
     source: str
@@ -116,6 +124,46 @@ class LoadSample:
     memory_total_bytes: int | None = None
     power_w: float | None = None
     note: str = ""
+    energy_j: float | None = field(default=None, metadata={"may_be_absent": True})
+    occupancy: float | None = field(default=None, metadata={"may_be_absent": True})
+    engine_busy: float | None = field(default=None, metadata={"may_be_absent": True})
+    simulated: float | None = field(default=None, metadata={"may_be_absent": True})
+
+    def reading(self, signal: LoadSignal) -> LoadReading:
+        """The load under that name, with its source; without a value, with the reason."""
+        if signal == "device":
+            note = self.note or "no load sensor"
+            return LoadReading.of(signal, self.utilisation, f"utilisation of {self.source}", note)
+        value, source = {
+            "occupancy": (self.occupancy, "answers in the round over those that may run at once"),
+            "engine": (self.engine_busy, "share of the last seconds in which the engine computed"),
+            "simulated": (self.simulated, "simulated: set by the user, not measured"),
+        }[signal]
+        return LoadReading.of(signal, value, source, "not measured yet")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReading:
+    """One load under its name.
+
+    Attributes:
+        signal: the name.
+        value: 0 (idle) to 1 (full); None when not available.
+        source: where the value comes from, for the screen; it says "simulated" where it is.
+        note: why there is no value, or ''.
+    """
+
+    signal: LoadSignal
+    value: float | None
+    source: str
+    note: str = ""
+
+    @classmethod
+    def of(cls, signal: LoadSignal, value: float | None, source: str, why_not: str) -> LoadReading:
+        """A value brought into 0..1, or None and ``why_not``."""
+        if value is None:
+            return cls(signal, None, source, why_not)
+        return cls(signal, min(1.0, max(0.0, value)), source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +241,8 @@ class DecodeRound:
         load: the load sample the round saw.
         l_min, l_max, threshold, policy: the schedule in force in this round.
         stop_early: whether drafting ended where nothing more could be verified; older records lack the key: it did not.
+        band_low, band_high: the bands in force; None in older records.
+        signal: the load that the policy judged by; None where it judged by none, and in older records.
     """
 
     index: int
@@ -210,6 +260,9 @@ class DecodeRound:
     l_max: int
     threshold: float
     stop_early: bool = field(default=False, metadata={"may_be_absent": True})
+    band_low: float | None = field(default=None, metadata={"may_be_absent": True})
+    band_high: float | None = field(default=None, metadata={"may_be_absent": True})
+    signal: LoadReading | None = field(default=None, metadata={"may_be_absent": True})
     type: Literal["round"] = "round"
 
 

@@ -47,7 +47,7 @@ class SessionInfo:
         dtype: "bfloat16", "float16" or "float32".
         num_draft_tokens: the largest γ of the drafters.
         drafters: name → note, the names that a request may ask for; the default comes first.
-        policies: names of the policies.
+        policies: names of the policies that can serve here: without a step curve, those that need none.
         max_context: tokens that prompt and answer may have together.
         step_curve: where the step times come from, or why there are none.
     """
@@ -75,16 +75,13 @@ class Session:
         drafters: Mapping[str, Drafter],
         profile_key: ProfileKey,
     ) -> None:
-        uuid = None
-        if target.device.type == "cuda":
-            uuid = str(torch.cuda.get_device_properties(target.device).uuid)
         self.target = target
         self.tokenizer = tokenizer
         self.drafters = drafters
         self.profile_key = profile_key
         self.profile, not_profiled = read_profile(profile_key)
         self.step_curve = None if self.profile is None else self.profile.curve()
-        sensor = open_load_sensor(str(target.device), uuid=uuid)
+        sensor = open_load_sensor(str(target.device), uuid=card_uuid(target.device))
         self.engine = Engine(DecodeLoop(target, tokenizer, drafters, sensor, step_curve=self.step_curve))
         self.info = SessionInfo(
             model=target.name,
@@ -92,7 +89,7 @@ class Session:
             dtype=str(target.dtype).removeprefix("torch."),
             num_draft_tokens=max(drafter.num_draft_tokens for drafter in drafters.values()),
             drafters={name: drafter.note for name, drafter in drafters.items()},
-            policies=tuple(POLICIES),
+            policies=tuple(n for n, policy in POLICIES.items() if self.step_curve or not policy.needs_curve),
             max_context=target.max_context,
             step_curve=not_profiled if self.profile is None else line(self.profile),
         )
@@ -274,6 +271,14 @@ def device_label(device: torch.device) -> str:
         return f"{device} ({torch.cuda.get_device_name(device)})"
     threads = torch.get_num_threads()
     return f"CPU ({cpu_name()}, {threads} thread{'s' if threads > 1 else ''})"
+
+
+def card_uuid(device: torch.device) -> str | None:
+    """The UUID of a CUDA card, or of the MIG slice of one, which NVML knows it by; None for other devices."""
+    if device.type != "cuda":
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)  # not every build of PyTorch tells it
+    return None if uuid is None else str(uuid)
 
 
 def cpu_name() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from dspark_core.errors import ParameterError
 from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
 from dspark_core.scheduling import POLICIES, policy_named
 
@@ -75,7 +76,15 @@ def add_schedule_options(parser: argparse.ArgumentParser) -> None:
         "--load-signal",
         default=_SCHEDULE.load_signal,
         metavar="NAME",
-        help=f"the load that the policy banded heeds: {' or '.join(LOAD_SIGNALS)} (default: %(default)s)",
+        help=f"the load that the policy banded heeds: {', '.join(LOAD_SIGNALS)} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--simulated-load",
+        type=float,
+        default=None,
+        metavar="X",
+        help="the load that --load-signal simulated acts under, 0 (idle) to 1 (full); "
+        f"told as simulated wherever it is shown (default: {_SCHEDULE.simulated_load})",
     )
     group.add_argument(
         "--no-stop-early",
@@ -129,6 +138,12 @@ def _biased_token(text: str) -> tuple[int, float]:
 def schedule_from(options: argparse.Namespace) -> ScheduleParams:
     """The schedule asked for. Raises ParameterError, also for a policy that does not exist."""
     policy_named(options.policy)
+    simulated = options.simulated_load
+    if simulated is not None and options.load_signal != "simulated":
+        raise ParameterError(
+            f"--simulated-load is {simulated:g}, and the load signal {options.load_signal!r} does not heed it. "
+            "Add --load-signal simulated, or leave --simulated-load out."
+        )
     return ScheduleParams(
         options.policy,
         options.l_min,
@@ -138,6 +153,7 @@ def schedule_from(options: argparse.Namespace) -> ScheduleParams:
         options.band_low,
         options.band_high,
         options.load_signal,
+        _SCHEDULE.simulated_load if simulated is None else simulated,
     )
 
 

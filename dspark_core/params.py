@@ -14,8 +14,9 @@ MIN_TEMPERATURE = 0.01  # below it logits / temperature leaves float32; 0 is exa
 MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIAS = 100.0
 
-LoadSignal = Literal["occupancy", "busy"]
+LoadSignal = Literal["occupancy", "engine", "device", "simulated"]
 LOAD_SIGNALS: tuple[LoadSignal, ...] = get_args(LoadSignal)
+_OLD_SIGNALS = {"busy": "device"}  # as earlier versions called them
 
 
 def _require(condition: bool, message: str) -> None:
@@ -163,8 +164,12 @@ class ScheduleParams:
             would have come beyond the cut; the text's law is the target's either way.
         band_low, band_high: the ``banded`` policy stops below the one and admits above the other,
             0 ≤ ``band_low`` ≤ ``band_high`` ≤ 1.
-        load_signal: which load ``banded`` heeds: "occupancy", the answers that run over those that may run at once, or
-            "busy", the share of time in which the device was busy, as sampled.
+        load_signal: which load ``banded`` heeds: "occupancy", the answers in the round over those that may run at once;
+            "engine", the share of the last seconds in which the engine computed; "device", the utilisation of the GPU,
+            or of the CPU where the model runs there ("busy" in older versions, and still understood); "simulated",
+            the number ``simulated_load``.
+        simulated_load: the load to act under with the signal "simulated", from 0 (idle) to 1 (full); told as simulated
+            wherever it is shown.
 
     Raises:
         ParameterError: a value is outside its range, ``l_min > l_max``, or ``band_low > band_high``.
@@ -178,6 +183,7 @@ class ScheduleParams:
     band_low: float = 0.6
     band_high: float = 0.9
     load_signal: LoadSignal = "occupancy"
+    simulated_load: float = 0.5
 
     def __post_init__(self) -> None:
         _require(isinstance(self.policy, str) and bool(self.policy), f"policy is {self.policy!r}; it must be a name.")
@@ -192,7 +198,7 @@ class ScheduleParams:
             f"l_min is {self.l_min} and l_max is {self.l_max}; l_min must not be above l_max. "
             "Lower l_min or raise l_max.",
         )
-        for name in ("threshold", "band_low", "band_high"):
+        for name in ("threshold", "band_low", "band_high", "simulated_load"):
             share = getattr(self, name)
             _require(
                 _is_finite(share) and 0 <= share <= 1,
@@ -203,6 +209,8 @@ class ScheduleParams:
             f"band_low is {self.band_low} and band_high is {self.band_high}; band_low must not be above band_high. "
             "Lower band_low or raise band_high.",
         )
+        if isinstance(self.load_signal, str) and self.load_signal in _OLD_SIGNALS:
+            object.__setattr__(self, "load_signal", _OLD_SIGNALS[self.load_signal])
         _require(
             self.load_signal in LOAD_SIGNALS,
             f"load_signal is {self.load_signal!r}; choose one of: {', '.join(LOAD_SIGNALS)}.",

@@ -17,7 +17,7 @@ from dspark_core.events import (
     RoundTimings,
     Token,
 )
-from dspark_core.scheduling import DraftView, Plan
+from dspark_core.scheduling import DraftView, Plan, load_for
 from dspark_core.target.base import TargetOutput
 from dspark_core.text import TokenText
 from dspark_core.verify import Verdict
@@ -80,12 +80,15 @@ class Turn:
             next=self._next_token(tokenizer),
             committed=self.committed,
             timings=timings,
-            load=load,
+            load=load_for(schedule, load),
             policy=schedule.policy,
             l_min=schedule.l_min,
             l_max=schedule.l_max,
             threshold=schedule.threshold,
             stop_early=schedule.stop_early,
+            band_low=schedule.band_low,
+            band_high=schedule.band_high,
+            signal=self.plan.signal,
         )
         answer.rounds += 1
         answer.round_s += timings.total_s

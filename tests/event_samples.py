@@ -7,6 +7,7 @@ from dspark_core.events import (
     DraftToken,
     Fate,
     Finished,
+    LoadReading,
     LoadSample,
     NextToken,
     Prefilled,
@@ -16,7 +17,18 @@ from dspark_core.events import (
 )
 
 FATES = {"a": Fate.ACCEPTED, "r": Fate.REJECTED, "d": Fate.DISCARDED, "u": Fate.UNVERIFIED}
-LOAD = LoadSample(source="CPU", kind="cpu", utilisation=0.5, memory_used_bytes=1, memory_total_bytes=2)
+LOAD = LoadSample(
+    source="GPU 0 (Card)",
+    kind="gpu",
+    utilisation=0.5,
+    memory_used_bytes=1,
+    memory_total_bytes=2,
+    power_w=90.0,
+    energy_j=12.5,
+    occupancy=0.25,
+    engine_busy=0.75,
+    simulated=0.4,
+)
 
 
 def waiting(ahead: int = 2) -> Waiting:
@@ -65,16 +77,19 @@ def decode_round(fates: str, *, index: int = 0, ended: bool = False, seconds: tu
         anchor=Token(7, "anchor"),
         draft=draft,
         verify_len=len(fates) - fates.count("u"),
-        reason="fixed length",
+        reason="load 0.40 (simulated): every x_k is admitted",
         num_accepted=accepted,
         next=following,
         committed=tuple(committed),
         timings=RoundTimings(*map(float, seconds)),
         load=LOAD,
-        policy="fixed",
+        policy="banded",
         l_min=1,
         l_max=8,
         threshold=0.3,
+        band_low=0.6,
+        band_high=0.9,
+        signal=LoadReading("simulated", 0.4, "simulated: set by the user, not measured"),
     )
 
 

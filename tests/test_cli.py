@@ -67,13 +67,15 @@ def test_every_option_reaches_the_request(opened, capsys):
         "-0.4",
     ]
     more += ["--logit-bias", "1=-5.5", "--logit-bias", "2=-inf"]
-    more += ["--no-stop-early", "--band-low", "0.5", "--band-high", "0.8", "--load-signal", "busy"]
+    more += ["--no-stop-early", "--band-low", "0.5", "--band-high", "0.8", "--load-signal", "simulated"]
+    more += ["--simulated-load", "0.9"]
     assert main(["infer", "--prompt", "hello", *words.split(), *more]) == 0
     messages, sampling, schedule, drafter = opened[0].asked
     assert messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
     assert (schedule.policy, schedule.l_min, schedule.l_max, schedule.threshold) == ("fixed", 1, 3, 0.5)
     assert not schedule.stop_early
-    assert (schedule.band_low, schedule.band_high, schedule.load_signal) == (0.5, 0.8, "busy")
+    assert (schedule.band_low, schedule.band_high) == (0.5, 0.8)
+    assert (schedule.load_signal, schedule.simulated_load) == ("simulated", 0.9)
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 4, 0.9, 5)
     assert (sampling.min_p, sampling.repetition_penalty, sampling.logit_bias) == (0.1, 1.2, ((1, -5.5), (2, -math.inf)))
     assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.3, -0.4)
@@ -109,6 +111,11 @@ def test_a_dash_reads_the_prompt_from_standard_input(opened, monkeypatch, capsys
         (["infer", "--prompt", "x", "--policy", "prefix"], "python -m dspark_core profile"),
         (["infer", "--prompt", "x", "--band-low", "0.95"], "band_low is 0.95 and band_high is 0.9"),
         (["infer", "--prompt", "x", "--load-signal", "moon"], "load_signal is 'moon'"),
+        (["infer", "--prompt", "x", "--simulated-load", "0.9"], "Add --load-signal simulated"),
+        (
+            ["infer", "--prompt", "x", "--load-signal", "simulated", "--simulated-load", "2"],
+            "simulated_load is 2",
+        ),
         (["infer", "--prompt", "x", "--model", "missing"], "The model 'missing' is unknown.[2J Choose another."),
         (["bench", "--limit", "-1"], "limit is -1"),
         (["bench", "--lanes", "plain,warp"], "no lane named 'warp'"),

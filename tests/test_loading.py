@@ -1,6 +1,7 @@
 """Several drafters in one session: each under its own name, with its own taps, and the text is the target's."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from dspark_core.drafters.dspark import DSparkDrafter
 from dspark_core.drafters.lm import LmDrafter
 from dspark_core.errors import CheckpointError
 from dspark_core.events import DecodeRound, Prefilled
-from dspark_core.loading import load_drafters
+from dspark_core.loading import card_uuid, load_drafters
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from tests.conftest import TINY_CONFIG, make_tiny_state
 from tests.modules.tiny import tiny_drafter
@@ -142,3 +143,10 @@ def test_a_language_model_of_another_tokenizer_is_refused(folders, tiny_target, 
     )
     with pytest.raises(CheckpointError, match="another tokenizer than the target"):
         load_drafters(folders["lm"].parent, str(folders["lm"]), tiny_target, smollm2_tokenizer)
+
+
+@pytest.mark.parametrize(("uuid", "told"), [("1111-2222", "1111-2222"), (None, None)])
+def test_a_cuda_cards_uuid_is_told_and_a_cpu_has_none(monkeypatch, uuid, told):
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid=uuid, device=device))
+    assert card_uuid(torch.device("cuda", 0)) == told
+    assert card_uuid(torch.device("cpu")) is None

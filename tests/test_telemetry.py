@@ -8,7 +8,7 @@ import pytest
 from dspark_core.errors import ParameterError
 from dspark_core.event_json import from_line, to_line
 from dspark_core.telemetry import PositionShare, Summary, Telemetry, fold, merge, record, replay
-from tests.event_samples import decode_round, drafter_changed, finished, prefilled, waiting
+from tests.event_samples import LOAD, decode_round, drafter_changed, finished, prefilled, waiting
 
 STREAM = [
     prefilled(prompt_tokens=5, prefill_s=0.25),
@@ -127,6 +127,18 @@ def test_a_round_recorded_before_drafting_could_stop_early_says_that_it_did_not(
     assert from_line(to_line(early)) == early != event
 
 
+def test_a_round_recorded_before_loads_had_names_says_that_nothing_is_known_of_them():
+    old = json.loads(to_line(decode_round("aru")))
+    for name in ("band_low", "band_high", "signal"):
+        del old[name]
+    for name in ("energy_j", "occupancy", "engine_busy", "simulated"):
+        del old["load"][name]
+    event = from_line(json.dumps(old))
+    assert (event.band_low, event.band_high, event.signal) == (None, None, None)
+    assert event.load == replace(LOAD, energy_j=None, occupancy=None, engine_busy=None, simulated=None)
+    assert from_line(to_line(event)) == event
+
+
 def test_a_failed_record_leaves_the_old_file_and_no_rubbish(tmp_path):
     path = tmp_path / "answer.jsonl"
     record(STREAM, path)
@@ -169,6 +181,8 @@ def _changed(**changes):
         (_changed(anchor=None), r"round\.anchor must be an object"),
         (_changed(next={"id": 1, "text": "n", "kind": "gift"}), r"round\.next\.kind must be one of"),
         (_changed(draft=[{}]), r"round\.draft\[0\] must have the keys"),
+        (_changed(signal={"signal": "moon", "value": 1, "source": ""}), r"round\.signal must have the keys"),
+        (_changed(signal={"signal": "moon", "value": 1, "source": "", "note": ""}), r"round\.signal\.signal must be"),
         (_changed(committed="text"), r"round\.committed must be a list"),
         (_changed(num_accepted=10**9), "accepted of 4 verified"),
         (_changed(num_accepted=-1), "-1 accepted"),

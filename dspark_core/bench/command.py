@@ -148,6 +148,7 @@ def _measure(
             "band_low": schedule.band_low,
             "band_high": schedule.band_high,
             "load_signal": schedule.load_signal,
+            "simulated_load": schedule.simulated_load if schedule.load_signal == "simulated" else None,
             "stop_early": schedule.stop_early,
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dspark_core.events import LoadReading
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.policy import DraftView, Plan, RoundView, confidences_for, without_drafts
 
@@ -21,8 +22,10 @@ class BandedPolicy:
     - between them x_k is admitted while a_k ≥ λ.
 
     So an idle machine verifies all that is not doubtful, a full one only what is sure, and between the bar on the
-    survival rises with the load. λ is what the schedule's ``load_signal`` names; not measured, it counts as 0, and the
-    reason says so. The bands act from L_min on. Non-anticipating: λ is known before the round, c_k before x_k is drawn.
+    survival rises with the load. λ is what the schedule's ``load_signal`` names. Where that is not available now, the
+    round is judged as if the machine were idle, and its reason says so and why: a sensor that fails must not end an
+    answer, and idle loses no draft that is not doubtful. The bands act from L_min on. Non-anticipating: λ is known
+    before the round, c_k before x_k is drawn.
     """
 
     name = "banded"
@@ -46,18 +49,20 @@ class BandedPolicy:
         if nothing is not None:
             return nothing
         confidences_for(BandedPolicy.name, view)
-        load = _load(view.schedule, around)[1]
+        reading = around.reading(view.schedule)
         cut = _first_cut(view, around)
         if cut is None:
-            return Plan(view.upper, f"{load}: every x_k is admitted up to {view.upper_reason}")
+            return Plan(view.upper, f"{_said(reading)}: every x_k is admitted up to {view.upper_reason}", reading)
         length, why = cut
-        return Plan(length, f"cut at {length}: {why}")
+        unknown = f"; {_said(reading)}" if reading.value is None else ""
+        return Plan(length, f"cut at {length}: {why}{unknown}", reading)
 
 
 def _first_cut(view: DraftView, around: RoundView) -> tuple[int, str] | None:
     """ℓ and why x_{ℓ+1} is not admitted; None when everything is."""
     low, high = view.schedule.band_low, view.schedule.band_high
-    bar, load = _load(view.schedule, around)
+    reading = around.reading(view.schedule)
+    bar = 0.0 if reading.value is None else reading.value
     confidences, survivals = view.confidences or (), view.survivals
     for k in range(view.lower, view.num_judged):
         confidence, survival = confidences[k], survivals[k]
@@ -66,13 +71,13 @@ def _first_cut(view: DraftView, around: RoundView) -> tuple[int, str] | None:
         if not confidence >= low:  # NaN too
             return k, f"c_{k + 1} {confidence:.2f} < {low:.2f}"
         if survival < bar:
-            return k, f"c_{k + 1} {confidence:.2f} ≤ {high:.2f} and a_{k + 1} {survival:.2f} < {load}"
+            return k, f"c_{k + 1} {confidence:.2f} ≤ {high:.2f} and a_{k + 1} {survival:.2f} < {_said(reading)}"
     return None
 
 
-def _load(schedule: ScheduleParams, around: RoundView) -> tuple[float, str]:
-    """λ, and how to say it."""
-    load = around.signal(schedule.load_signal)
-    if load is None:
-        return 0.0, f"load 0.00 ({schedule.load_signal}: not measured)"
-    return load, f"load {load:.2f} ({schedule.load_signal})"
+def _said(reading: LoadReading) -> str:
+    """λ in words, with its name: "simulated" is one."""
+    if reading.value is None:
+        why = reading.note.removeprefix("not available: ")
+        return f"load not available ({reading.signal}: {why}), judged as if idle"
+    return f"load {reading.value:.2f} ({reading.signal})"

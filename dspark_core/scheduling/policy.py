@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from dspark_core.errors import ParameterError
-from dspark_core.events import LoadSample
-from dspark_core.params import LoadSignal, ScheduleParams
+from dspark_core.events import LoadReading, LoadSample
+from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.step_curve import StepCurve
 
 
@@ -72,31 +72,35 @@ class RoundView:
     but for the two sums of what other policies have settled; these never depend on drafts that nobody verifies.
 
     Attributes:
-        load: the load sample.
-        occupancy: answers in this round over those that the engine runs at most, 0 to 1.
+        load: the load sample, the engine's own figures included; what a request simulates is in its schedule.
         step_curve: SPS(B) of this machine, or None where it has not been measured.
         settled_tokens: tokens of the pass that other policies have decided on already, anchors included.
         settled_expected: tokens that these are expected to commit: 1 and the survivals of the verified drafts for each.
     """
 
     load: LoadSample
-    occupancy: float = 0.0
     step_curve: StepCurve | None = None
     settled_tokens: int = 0
     settled_expected: float = 0.0
 
-    def signal(self, name: LoadSignal) -> float | None:
-        """The load under that name, 0 to 1; None when it is not measured."""
-        value = self.occupancy if name == "occupancy" else self.load.utilisation
-        return None if value is None else min(1.0, max(0.0, value))
+    def reading(self, schedule: ScheduleParams) -> LoadReading:
+        """The load that the schedule names; without a value, with the reason."""
+        return load_for(schedule, self.load).reading(schedule.load_signal)
+
+
+def load_for(schedule: ScheduleParams, load: LoadSample) -> LoadSample:
+    """The sample as a request with this schedule sees it: with the load that it simulates, if it does."""
+    simulated = schedule.simulated_load if schedule.load_signal == "simulated" else None
+    return replace(load, simulated=simulated)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A verification length ℓ and why it was chosen, for the screen."""
+    """A verification length ℓ and why it was chosen, for the screen; ``signal`` is the load that decided, if any."""
 
     verify_len: int
     reason: str
+    signal: LoadReading | None = None
 
 
 def without_drafts(view: DraftView) -> Plan | None:

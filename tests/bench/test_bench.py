@@ -239,13 +239,15 @@ def test_the_command_prints_a_table_and_then_one_json_line_with_a_key_a_lane(mon
 def test_the_report_tells_the_bands_and_the_law_that_were_asked_for(monkeypatch, capsys):
     monkeypatch.setattr(dspark_core.loading, "open_session", toy_session.open_session)
     asked = ["--lanes", "dspark", "--set", "chat", "--limit", "1", "--max-new-tokens", "4", "--json"]
-    bands = ["--policy", "banded", "--band-low", "0.2", "--band-high", "0.7", "--load-signal", "busy"]
+    bands = ["--policy", "banded", "--band-low", "0.2", "--band-high", "0.7", "--load-signal", "simulated"]
+    bands += ["--simulated-load", "0.25"]
     more = ["--min-p", "0.1", "--presence-penalty", "1", "--frequency-penalty", "0.5", "--repetition-penalty", "1.1"]
     more += ["--logit-bias", "1=-inf"]
     assert main(["bench", *asked, *bands, "--temperature", "1", "--top-k", "9", "--top-p", "0.8", *more]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert (settings["policy"], settings["band_low"], settings["band_high"]) == ("banded", 0.2, 0.7)
-    assert (settings["load_signal"], settings["top_k"], settings["top_p"]) == ("busy", 9, 0.8)
+    assert (settings["load_signal"], settings["simulated_load"]) == ("simulated", 0.25)
+    assert (settings["top_k"], settings["top_p"]) == (9, 0.8)
     assert (settings["min_p"], settings["presence_penalty"], settings["frequency_penalty"]) == (0.1, 1, 0.5)
     assert (settings["repetition_penalty"], settings["logit_bias"]) == (1.1, ["1=-inf"])
 

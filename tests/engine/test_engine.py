@@ -253,3 +253,38 @@ def test_a_biased_policy_is_refused_before_and_while_it_runs(engine):
         engine.submit(ask(schedule=ScheduleParams("retrospective")))
     with engine.submit(ask(300)) as generation, pytest.raises(ParameterError, match="biased"):
         generation.update_schedule(ScheduleParams("retrospective"))
+
+
+def test_each_round_tells_the_load_and_the_signal_that_its_own_request_asked_for(engine):
+    simulating = ScheduleParams("banded", 0, 4, band_low=0.1, load_signal="simulated", simulated_load=1)
+    idle = replace(simulating, load_signal="occupancy")
+    running = [engine.submit(ask(4000, schedule=schedule)) for schedule in (simulating, idle)]
+
+    def beside_the_other(event):
+        return isinstance(event, DecodeRound) and event.load.occupancy > 1 / engine._loop.full_batch
+
+    under_full, under_real = (next(event for event in generation if beside_the_other(event)) for generation in running)
+    assert under_full.load.occupancy == under_real.load.occupancy == 2 / engine._loop.full_batch
+    assert (under_full.load.simulated, under_real.load.simulated) == (1, None)
+    assert (under_full.signal.signal, under_full.signal.value) == ("simulated", 1)
+    assert (under_real.signal.signal, under_real.signal.value) == ("occupancy", under_real.load.occupancy)
+    assert "simulated" in under_full.signal.source
+    assert "simulated" in under_full.reason
+    assert "simulated" not in under_real.reason
+    assert (under_full.band_low, under_full.band_high) == (0.1, 0.9)
+    assert 0 < under_real.load.engine_busy <= 1
+    running[0].update_schedule(replace(simulating, simulated_load=0.25))
+    assert next(event for event in running[0] if event.signal.value != 1).signal.value == 0.25
+    for generation in running:
+        generation.cancel()
+
+
+def test_an_engine_that_computes_is_busy_and_one_that_waits_is_not(engine):
+    engine._loop.busy.window_s = 0.2
+    generation = engine.submit(ask(4000))
+    wait_until(lambda: engine.load().engine_busy > 0.5)
+    assert engine.load().occupancy == 1 / engine._loop.full_batch
+    generation.cancel()
+    wait_until(lambda: engine.load().engine_busy == 0)
+    assert engine.load().occupancy == 0
+    assert engine.load().source == FixedLoad().sample().source

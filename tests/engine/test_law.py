@@ -34,6 +34,7 @@ SCHEDULES = {
 }
 WEIGHED = {
     "banded": ScheduleParams("banded", 0, 2, band_low=0.3, band_high=0.7),
+    "simulated": ScheduleParams("banded", 0, 2, band_low=0.3, load_signal="simulated", simulated_load=0.4),
     "prefix": ScheduleParams("prefix", 0, 2),
     "prefix-min1": ScheduleParams("prefix", 1, 2),
     "delayed": ScheduleParams("delayed", 0, 2),

@@ -10,13 +10,11 @@ from dspark_core.params import ScheduleParams
 from dspark_core.scheduling import POLICIES, DraftView, RoundView, policy_named
 from dspark_core.scheduling.step_curve import StepCurve
 
-LOAD = LoadSample("none", "none")
 
-
-def around(seconds, **more):
+def around(seconds, occupancy=0.0, **more):
     """A round on a machine whose pass over 1, 2, 3, … tokens takes these seconds."""
     curve = StepCurve.of(range(1, len(seconds) + 1), seconds, source="by hand")
-    return RoundView(LOAD, step_curve=curve, **more)
+    return RoundView(LoadSample("none", "none", occupancy=occupancy), step_curve=curve, **more)
 
 
 def view(policy, confidences, *, l_min=0, l_max=8, room=100, earlier=None):

@@ -7,16 +7,21 @@ import random
 import pytest
 
 from dspark_core.errors import ParameterError
-from dspark_core.events import LoadSample
+from dspark_core.events import LoadReading, LoadSample
 from dspark_core.params import PRESETS, Preset, ScheduleParams
 from dspark_core.scheduling import LAB_POLICIES, POLICIES, DraftView, RoundView, policy_named
 from dspark_core.scheduling.step_curve import StepCurve
 
-LOAD = LoadSample("none", "none")
+LOAD = LoadSample("none", "none", occupancy=0.5)
 CURVE = StepCurve.of([1, 2, 3, 4, 5, 6, 8], [1.0, 1.1, 1.1, 1.5, 1.6, 2.2, 4.0], source="by hand")  # flat and steep
-AROUND = RoundView(LOAD, occupancy=0.5, step_curve=CURVE)
+AROUND = RoundView(LOAD, step_curve=CURVE)
 LEVELS = (0.0, 0.3, 0.5, 0.8, 1.0)
 ALONE = [name for name, policy in POLICIES.items() if not policy.needs_curve]  # each request by itself
+
+
+def under(load, **more):
+    """A round in which the answers take that share of the places."""
+    return RoundView(LoadSample("none", "none", occupancy=load, **more))
 
 
 def plan(policy, confidences, *, l_min=0, l_max=8, threshold=0.5, room=100, around=AROUND, **more):
@@ -161,7 +166,7 @@ BANDED = [  # (confidences, load, ℓ, reason), with the bands 0.6 and 0.9
 
 @pytest.mark.parametrize(("confidences", "load", "length", "reason"), BANDED)
 def test_banded_by_hand(confidences, load, length, reason):
-    got = plan("banded", confidences, around=RoundView(LOAD, occupancy=load))
+    got = plan("banded", confidences, around=under(load))
     assert (got.verify_len, got.reason) == (length, reason)
 
 
@@ -176,20 +181,58 @@ def test_banded_never_verifies_more_under_more_load():
     dice = random.Random(2)
     for _ in range(300):
         block = [dice.choice((1.0, 0.95, dice.uniform(0.5, 1))) for _ in range(6)]
-        lengths = [plan("banded", block, around=RoundView(LOAD, load / 4)).verify_len for load in range(5)]
+        lengths = [plan("banded", block, around=under(load / 4)).verify_len for load in range(5)]
         assert lengths == sorted(lengths, reverse=True)
 
 
-def test_banded_heeds_the_load_that_was_named():
-    idle_batch = RoundView(LoadSample("GPU", "gpu", utilisation=0.9), occupancy=0.1)
-    assert plan("banded", [0.8, 0.8], around=idle_batch).verify_len == 2
-    got = plan("banded", [0.8, 0.8], around=idle_batch, load_signal="busy")
-    assert (got.verify_len, got.reason) == (0, "cut at 0: c_1 0.80 ≤ 0.90 and a_1 0.80 < load 0.90 (busy)")
+LOADED = LoadSample("GPU 0 (X)", "gpu", utilisation=0.9, occupancy=0.1, engine_busy=0.7)
 
 
-def test_banded_says_when_the_load_is_not_measured():
-    got = plan("banded", [0.8], around=RoundView(LOAD, occupancy=1.0), load_signal="busy")
-    assert got.reason.startswith("load 0.00 (busy: not measured): every")
+@pytest.mark.parametrize(
+    ("asked", "value", "source"),
+    [
+        ({}, 0.1, "answers in the round over those that may run at once"),
+        ({"load_signal": "engine"}, 0.7, "share of the last seconds in which the engine computed"),
+        ({"load_signal": "device"}, 0.9, "utilisation of GPU 0 (X)"),
+        ({"load_signal": "busy"}, 0.9, "utilisation of GPU 0 (X)"),
+        ({"load_signal": "simulated", "simulated_load": 0.75}, 0.75, "simulated: set by the user, not measured"),
+    ],
+)
+def test_banded_heeds_the_load_that_was_named_and_tells_it_with_its_source(asked, value, source):
+    got = plan("banded", [0.8], around=RoundView(LOADED), **asked)
+    signal = {"busy": "device"}.get(asked.get("load_signal"), asked.get("load_signal", "occupancy"))
+    assert got.signal == LoadReading(signal, value, source)
+    assert got.verify_len == (value <= 0.8)
+    assert f"load {value:.2f} ({signal})" in got.reason
+
+
+def test_what_one_request_simulates_is_no_load_of_the_others():
+    simulating = ScheduleParams("banded", 0, load_signal="simulated", simulated_load=1)
+    others = [ScheduleParams("banded", 0, load_signal=name) for name in ("device", "occupancy")]
+    views = [DraftView(1, (0.8,), schedule, 10) for schedule in (simulating, *others)]
+    plans = policy_named("banded").plan(views, RoundView(LoadSample("CPU", "cpu", utilisation=0.2, occupancy=0.3)))
+    assert [(got.verify_len, got.signal.signal, got.signal.value) for got in plans] == [
+        (0, "simulated", 1.0),
+        (1, "device", 0.2),
+        (1, "occupancy", 0.3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("confidences", "length", "begins"),
+    [([0.8, 0.8], 2, "load not available"), ([0.8, 0.5], 1, "cut at 1: c_2 0.50 < 0.60; load not available")],
+)
+def test_a_load_that_is_not_available_is_judged_as_idle_and_the_reason_says_why(confidences, length, begins):
+    lost = RoundView(LoadSample("GPU 0", "gpu", note="not available: GPU is lost", occupancy=1.0))
+    got = plan("banded", confidences, around=lost, load_signal="device")
+    assert got.verify_len == length
+    assert got.reason.startswith(f"{begins} (device: GPU is lost), judged as if idle")
+    assert got.signal == LoadReading("device", None, "utilisation of GPU 0", "not available: GPU is lost")
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "banded"])
+def test_a_policy_that_heeds_no_load_names_none(policy):
+    assert plan(policy, [0.8, 0.8]).signal is None
 
 
 def test_fixed_says_what_bounds_it():
@@ -230,6 +273,9 @@ def test_a_clipped_preset_keeps_what_it_says_about_stopping():
         {"load_signal": "moon"},
         {"load_signal": None},
         {"load_signal": ["busy"]},
+        {"simulated_load": 1.5},
+        {"simulated_load": math.nan},
+        {"simulated_load": None},
         {"policy": ""},
         {"stop_early": 1},
         {"stop_early": None},
