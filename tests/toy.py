@@ -188,10 +188,18 @@ class FixedLoad:
         pass
 
 
-def toy_draft_model(seed: int = 3, markov_rank: int = 4, head_type: str = "vanilla") -> LoadedDrafter:
+def toy_draft_model(
+    seed: int = 3,
+    markov_rank: int = 4,
+    head_type: str = "vanilla",
+    *,
+    hidden_size: int = HIDDEN,
+    vocab_size: int = NUM_TOKENS,
+    num_draft_tokens: int = 2,
+) -> LoadedDrafter:
     """A random drafter for the toy target, float64: DSpark with both heads, or without the Markov head (rank 0)."""
     config = DraftConfig(
-        hidden_size=HIDDEN,
+        hidden_size=hidden_size,
         intermediate_size=12,
         num_attention_heads=2,
         num_key_value_heads=1,
@@ -199,8 +207,8 @@ def toy_draft_model(seed: int = 3, markov_rank: int = 4, head_type: str = "vanil
         num_hidden_layers=1,
         num_target_layers=NUM_LAYERS,
         target_layer_ids=(0, 2),
-        vocab_size=NUM_TOKENS,
-        block_size=2,
+        vocab_size=vocab_size,
+        block_size=num_draft_tokens,
         mask_token_id=0,
         markov_rank=markov_rank,
         markov_head_type=head_type,
