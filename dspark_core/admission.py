@@ -64,23 +64,26 @@ class Line(Generic[Item]):
     Args:
         limits: how much may run and wait.
         max_context: tokens that the model takes at most.
+
+    Attributes:
+        max_tokens: tokens of all that run, together.
     """
 
     def __init__(self, limits: Limits, max_context: int) -> None:
         self.running: list[Item] = []  # in order of arrival, as is `waiting`
         self.waiting: list[Item] = []
         self._limits = limits
-        self._max_tokens = max(MAX_TOKENS, max_context) if limits.max_tokens is None else limits.max_tokens
+        self.max_tokens = max(MAX_TOKENS, max_context) if limits.max_tokens is None else limits.max_tokens
 
     def __len__(self) -> int:
         return len(self.running) + len(self.waiting)
 
     def join(self, item: Item) -> None:
         """Let ``item`` run at once if it can, else wait. Raises ResourceError: it can never fit, or too many wait."""
-        if item.tokens > self._max_tokens:
+        if item.tokens > self.max_tokens:
             raise ResourceError(
                 f"The request needs room for {item.tokens} tokens (prompt and answer), and this engine holds "
-                f"{self._max_tokens} in all. Ask for fewer new tokens or shorten the prompt."
+                f"{self.max_tokens} in all. Ask for fewer new tokens or shorten the prompt."
             )
         waits = bool(self.waiting) or not self._fits(item)
         if waits and len(self.waiting) >= self._limits.max_waiting:
@@ -102,14 +105,14 @@ class Line(Generic[Item]):
     def _reason(self, item: Item) -> str:
         if len(self.running) >= self._limits.max_active:
             return f"{len(self.running)} answers are running, the most at once"
-        return f"{self._held} of {self._max_tokens} tokens are taken, and the next request needs {item.tokens}"
+        return f"{self._held} of {self.max_tokens} tokens are taken, and the next request needs {item.tokens}"
 
     @property
     def _held(self) -> int:
         return sum(item.tokens for item in self.running)
 
     def _fits(self, item: Item) -> bool:
-        return len(self.running) < self._limits.max_active and self._held + item.tokens <= self._max_tokens
+        return len(self.running) < self._limits.max_active and self._held + item.tokens <= self.max_tokens
 
     def _admit(self) -> None:
         while self.waiting and self._fits(self.waiting[0]):

@@ -119,6 +119,11 @@ class Engine:
         return self._loop.load_sensor
 
     @property
+    def max_tokens(self) -> int:
+        """Tokens of all requests that run side by side at most, each with its prompt and all that it may have."""
+        return self._line.max_tokens
+
+    @property
     def num_active(self) -> int:
         """Requests that run or wait."""
         with self._wake:

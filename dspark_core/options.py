@@ -51,10 +51,11 @@ class _Joined(argparse.Action):
         setattr(namespace, self.dest, self._given)
 
 
-def add_schedule_options(parser: argparse.ArgumentParser) -> None:
-    """``--policy``, its bounds and numbers, ``--no-stop-early``."""
+def add_schedule_options(parser: argparse.ArgumentParser, *, with_policy: bool = True) -> None:
+    """``--policy``, where a command has one for all it does, the policies' bounds and numbers, ``--no-stop-early``."""
     group = parser.add_argument_group("schedule: how many drafted tokens are verified")
-    group.add_argument("--policy", default=_SCHEDULE.policy, help=f"{', '.join(POLICIES)} (default: %(default)s)")
+    if with_policy:
+        group.add_argument("--policy", default=_SCHEDULE.policy, help=f"{', '.join(POLICIES)} (default: %(default)s)")
     group.add_argument("--l-min", type=int, default=_SCHEDULE.l_min, metavar="N", help="at least N (%(default)s)")
     group.add_argument("--l-max", type=int, default=_SCHEDULE.l_max, metavar="N", help="at most N (%(default)s)")
     group.add_argument(

@@ -83,7 +83,7 @@ def test_networks_know_nothing_of_engine_or_drafters():
 
 
 def test_the_engine_never_imports_benchmark_training_or_command_line():
-    rooms = ("bench", "evaluate", "training", "cli", "infer", "loading")
+    rooms = ("bench", "evaluate", "load_test", "training", "cli", "infer", "loading")
     outer = tuple(f"dspark_core.{room}" for room in rooms)
     outer += ("dspark_core.calibration.command", "dspark_core.calibration.rollout")
     inside = [

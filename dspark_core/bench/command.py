@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspark_core.bench.prompts import SETS, Prompt, from_file, packaged
+from dspark_core.bench.prompts import DEFAULT_SETS, SETS, Prompt, chosen
 from dspark_core.catalog import find_model
 from dspark_core.draft_folders import DFLASH, drafter_names
 from dspark_core.errors import ParameterError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _PLAIN, _GENERATE = "plain", "transformers_generate"
 _ALL = "-all"  # ends the name of a lane that drafts beyond the cut
 _LIGHT = ("none", "ngram")  # drafters that come with every session; none is the plain lane
-_DEFAULT_SETS = ("chat", "maths", "code")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=SETS,
         dest="sets",
-        help=f"packaged prompts; may be repeated (default: {', '.join(_DEFAULT_SETS)})",
+        help=f"packaged prompts; may be repeated (default: {', '.join(DEFAULT_SETS)})",
     )
     parser.add_argument("--limit", type=int, default=4, metavar="N", help="first N of each set (%(default)s); 0: all")
     parser.add_argument(
@@ -93,13 +92,8 @@ def _lane_names(options: argparse.Namespace) -> list[str]:
 def _prompts(options: argparse.Namespace) -> list[Prompt]:
     if options.limit < 0:
         raise ParameterError(f"limit is {options.limit}; it must be 0 (all) or more.")
-    if options.prompts and options.sets:
-        raise ParameterError("Give either --prompts or --set, not both.")
-    if options.prompts:
-        groups = [from_file(options.prompts)]
-    else:
-        groups = [packaged(name) for name in dict.fromkeys(options.sets or _DEFAULT_SETS)]
-    return [prompt for group in groups for prompt in group[: options.limit or None]]
+    groups = chosen([options.prompts] if options.prompts else [], options.sets or [], options.limit or None)
+    return [prompt for group in groups.values() for prompt in group]
 
 
 def _measure(

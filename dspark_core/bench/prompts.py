@@ -6,7 +6,7 @@ The packaged prompts were written for measuring only; no drafter was trained on 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from dspark_core.errors import ParameterError
 
 SETS = ("chat", "maths", "code", "chinese")
+DEFAULT_SETS = ("chat", "maths", "code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,26 @@ def packaged(name: str) -> list[Prompt]:
         raise ParameterError(f"There is no prompt set named {name!r}. Choose one of: {', '.join(SETS)}.")
     text = (files("dspark_core.bench") / "prompts" / f"{name}.jsonl").read_text(encoding="utf-8")
     return _parse(text.splitlines(), name, f"{name}.jsonl")
+
+
+def chosen(paths: Sequence[Path], sets: Sequence[str], limit: int | None) -> dict[str, list[Prompt]]:
+    """The prompts that a command was asked for, by set: the first ``limit`` of each, None for all.
+
+    Raises:
+        ParameterError: both files and sets, two files of one name, or as `from_file` and `packaged`.
+    """
+    if paths and sets:
+        raise ParameterError("Give either --prompts or --set, not both.")
+    groups: dict[str, list[Prompt]] = {}
+    for path in paths:
+        if path.stem in groups:
+            raise ParameterError(
+                f"Two of the prompt files are named {path.stem!r}, which is the set's name in the report. Rename one."
+            )
+        groups[path.stem] = from_file(path)
+    if not paths:
+        groups = {name: packaged(name) for name in dict.fromkeys(sets or DEFAULT_SETS)}
+    return {kind: group[:limit] for kind, group in groups.items()}
 
 
 def from_file(path: Path) -> list[Prompt]:

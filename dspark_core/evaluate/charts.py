@@ -22,6 +22,7 @@ class Series:
         x, y: the points; a y of None was not observed.
         intervals: 95 % bounds of each y, None where unknown.
         n: what each y was counted from.
+        at: where the points lie on an axis of numbers; None where the places of x stand side by side.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Series:
     y: tuple[float | None, ...]
     intervals: tuple[tuple[float, float] | None, ...]
     n: tuple[int, ...]
+    at: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Chart:
     Attributes:
         name: stem of its file.
         title, x_label, y_label: in words.
-        kind: how the series are drawn.
+        kind: how the series are drawn; in a "curve" the x axis has numbers, and x names the points.
         columns: panels side by side.
         panels: row by row.
         caption: where, when and how it was measured.
@@ -61,7 +63,7 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    kind: Literal["bars", "lines"]
+    kind: Literal["bars", "lines", "curve"]
     columns: int
     panels: tuple[Panel, ...]
     caption: str

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspark_core.bench.prompts import SETS, Prompt, from_file, packaged
+from dspark_core.bench.prompts import DEFAULT_SETS, SETS, Prompt, chosen
 from dspark_core.cli import FAILED, INTERRUPTED
 from dspark_core.errors import ParameterError
 from dspark_core.evaluate.command_line import command_line
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dspark_core.evaluate.measure import Job
     from dspark_core.loading import Session
 
-DEFAULT_SETS = ("chat", "maths", "code")
 _DEFAULT_TEMPERATURES = (0.0, 1.0)
 _DEFAULT_BASELINE = "dflash"
 _ALL = "all"
@@ -127,25 +126,8 @@ def _laws(options: argparse.Namespace) -> list[SamplingParams]:
 def _prompts(options: argparse.Namespace) -> dict[str, list[Prompt]]:
     if options.limit is not None and options.limit < 1:
         raise ParameterError(f"limit is {options.limit}; it must be 1 or more. Leave it out for all prompts.")
-    if options.prompts and options.sets:
-        raise ParameterError("Give either --prompts or --set, not both.")
-    if options.prompts:
-        groups = _files(options.prompts)
-    else:
-        names = options.sets or DEFAULT_SETS
-        groups = {name: packaged(name) for name in (SETS if _ALL in names else dict.fromkeys(names))}
-    return {kind: group[: options.limit] for kind, group in groups.items()}
-
-
-def _files(paths: Sequence[Path]) -> dict[str, list[Prompt]]:
-    groups: dict[str, list[Prompt]] = {}
-    for path in paths:
-        if path.stem in groups:
-            raise ParameterError(
-                f"Two of the prompt files are named {path.stem!r}, which is the set's name in the report. Rename one."
-            )
-        groups[path.stem] = from_file(path)
-    return groups
+    sets = SETS if _ALL in (options.sets or ()) else options.sets
+    return chosen(options.prompts or [], sets or [], options.limit)
 
 
 def _check_outputs(options: argparse.Namespace) -> None:

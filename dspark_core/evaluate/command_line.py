@@ -8,17 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 _FLAGS = {"sets": "--set", "drafters": "--drafter", "temperatures": "--temperature", "stop_early": "--no-stop-early"}
-_OUTPUTS = ("json", "plots", "write_readme")  # these change no figure
+_OUTPUTS = ("json", "plots", "write_readme", "out")  # these change no figure
 
 
-def command_line(options: argparse.Namespace, add_arguments: Callable[[argparse.ArgumentParser], None]) -> str:
+def command_line(
+    options: argparse.Namespace,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    command: str = "evaluate",
+) -> str:
     """What was asked, in one line: every option that a figure depends on and that is not at its default.
 
     A README should not tell where somebody keeps files, so of an absolute path only the name is shown.
     """
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    words = ["python", "-m", "dspark_core", "evaluate"]
+    words = ["python", "-m", "dspark_core", command]
     for name, default in vars(parser.parse_args([])).items():
         given = getattr(options, name)
         if name in _OUTPUTS or given == default:

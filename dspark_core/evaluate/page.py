@@ -28,7 +28,7 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Evaluation of drafters</title>
+<title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; --ink: #212529; --faint: #495057; --grid: #dee2e6; --paper: #fff; }}
 @media (prefers-color-scheme: dark) {{
@@ -46,7 +46,7 @@ h3 {{ font-size: 1rem; margin: 0; }}
 <script>{script}</script>
 </head>
 <body>
-<h1>Evaluation of drafters</h1>
+<h1>{title}</h1>
 {sections}
 <script type="application/json" id="figures">{figures}</script>
 <script>
@@ -76,24 +76,27 @@ dark.addEventListener("change", draw);
 """
 
 
-def plotly_script() -> str:
-    """The text of plotly.js. Raises ParameterError when the installed packages do not have it."""
+def plotly_script(option: str = "--plots") -> str:
+    """The text of plotly.js, which ``option`` needs. Raises ParameterError when the packages here do not have it."""
     try:
         return Path(str(distribution("plotly").locate_file(_SCRIPT))).read_text(encoding="utf-8")
     except (PackageNotFoundError, OSError) as error:
         raise ParameterError(
-            f"--plots needs the package plotly for its HTML page, and it is not whole here ({error}). Install it with: "
-            'python -m pip install "plotly>=6.3,<8", or leave --plots out.'
+            f"{option} needs the package plotly for its HTML page, and it is not whole here ({error}). Install it "
+            f'with: python -m pip install "plotly>=6.3,<8", or leave {option} out.'
         ) from error
 
 
-def write_page(charts: Sequence[Chart], folder: Path) -> Path:
-    """Write ``evaluation.html``. Raises ParameterError as `plotly_script`, ResourceError when it cannot be written."""
+def write_page(
+    charts: Sequence[Chart], folder: Path, *, name: str = "evaluation.html", title: str = "Evaluation of drafters"
+) -> Path:
+    """Write the page into ``folder``. Raises ParameterError as `plotly_script`, ResourceError when that fails."""
     figures = [_figure(chart, panel) for chart in charts for panel in chart.panels]
-    path = folder / "evaluation.html"
+    path = folder / name
     write_whole_text(
         path,
         _PAGE.format(
+            title=html.escape(title),
             script=plotly_script(),
             sections="\n".join(_sections(charts)),
             figures=json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),  # no name may end the script
@@ -125,10 +128,13 @@ def _sections(charts: Sequence[Chart]) -> list[str]:
 def _figure(chart: Chart, panel: Panel) -> dict[str, Any]:
     """Plotly reads texts as markup, so names are escaped."""
     drafters = len(panel.series)
+    of_numbers = {"title": {"text": html.escape(chart.x_label)}, "rangemode": "tozero", "automargin": True}
     return {
         "data": [_trace(chart, index, series, drafters) for index, series in enumerate(panel.series)],
         "layout": {
-            "xaxis": {
+            "xaxis": of_numbers
+            if chart.kind == "curve"
+            else {
                 "range": [-0.6, max(1, len(panel.ticks)) - 0.4],
                 "tickvals": list(range(len(panel.ticks))),
                 "ticktext": _ticks(panel),
@@ -185,11 +191,15 @@ def _trace(chart: Chart, index: int, series: Series, drafters: int) -> dict[str,
             "marker": marker,
             "textposition": "none",
         }
+    if series.at is not None:
+        names = {"mode": "lines+markers+text", "x": list(series.at), "text": [html.escape(x) for x in series.x]}
+        names |= {"textposition": "top center", "hovertemplate": "N = %{text}: %{x:.1f}, %{y:.1f}"}
+    else:
+        names = {"mode": "lines+markers", "x": [place + beside(index, drafters) for place in range(len(series.x))]}
     symbol = _SYMBOLS[index % len(_SYMBOLS)]
     return trace | {
         "type": "scatter",
-        "mode": "lines+markers",
-        "x": [place + beside(index, drafters) for place in range(len(series.x))],
+        **names,
         "line": {"color": colour},
         "marker": {
             "color": colour,

@@ -21,12 +21,13 @@ _ROW_POINTS = 9  # height of a line of counts
 _DPI = 130
 
 
-def check_matplotlib() -> None:
-    """Raise ParameterError when matplotlib is not installed."""
+def check_matplotlib(option: str = "--plots") -> None:
+    """Raise ParameterError when matplotlib, which that option needs, is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ParameterError(
-            "--plots draws its PNG files with matplotlib, which is not installed here. Install it with: "
-            'python -m pip install "matplotlib>=3.9,<4" (the extra named train has it too), or leave --plots out.'
+            f"{option} draws its PNG files with matplotlib, which is not installed here. Install it with: "
+            'python -m pip install "matplotlib>=3.9,<4" (the extra named train has it too), '
+            f"or leave {option} out."
         )
 
 
@@ -46,10 +47,13 @@ def _write(chart: Chart, path: Path) -> Path:
     axes = figure.subplots(lines, chart.columns, squeeze=False).flatten()
     for ax, panel in zip(axes, chart.panels, strict=False):
         (_bars if chart.kind == "bars" else _lines)(ax, panel)
-        _counts_below(ax, panel)
         ax.set(title=_plain(panel.title), ylabel=chart.y_label, ylim=(0, chart.top))
-        ax.set_xticks(range(len(panel.ticks)), list(map(_plain, panel.ticks)))
-        ax.set_xlim(-0.6, max(1, len(panel.ticks)) - 0.4)
+        if chart.kind == "curve":
+            ax.set_xlim(left=0)
+        else:
+            _counts_below(ax, panel)
+            ax.set_xticks(range(len(panel.ticks)), list(map(_plain, panel.ticks)))
+            ax.set_xlim(-0.6, max(1, len(panel.ticks)) - 0.4)
         ax.grid(axis="y", alpha=0.3)
         ax.set_axisbelow(True)
     for ax in axes[len(chart.panels) :]:
@@ -96,7 +100,8 @@ def _bars(ax: Any, panel: Panel) -> None:
 def _lines(ax: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
         colour, marker = COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
-        places = [place + beside(index, len(panel.series)) for place in range(len(series.x))]
+        beside_ticks = [place + beside(index, len(panel.series)) for place in range(len(series.x))]
+        places = beside_ticks if series.at is None else list(series.at)
         heights = [math.nan if y is None else y for y in series.y]
         ax.errorbar(
             places,
@@ -120,6 +125,16 @@ def _lines(ax: Any, panel: Panel) -> None:
             markeredgecolor=colour,
             zorder=3,
         )
+        if series.at is not None:
+            _names_above(ax, series, colour)
+
+
+def _names_above(ax: Any, series: Series, colour: str) -> None:
+    """What each point of a curve stands for."""
+    for place, y, name in zip(series.at or (), series.y, series.x, strict=True):
+        if y is not None:
+            above = {"textcoords": "offset points", "fontsize": 6, "color": colour, "ha": "center"}
+            ax.annotate(_plain(name), (place, y), (0, 6), **above)
 
 
 def _counts_below(ax: Any, panel: Panel) -> None:

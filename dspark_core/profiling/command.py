@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
             profile = None if options.force else _stored(session)
             fresh = profile is None
             if profile is None:
-                profile = _measure(session, options.budget_s, bar)
+                profile = measure_and_store(session, options.budget_s, bar)
     finally:
         bar.close()
     if not options.json:
@@ -74,7 +74,8 @@ def _stored(session: Session) -> StepProfile | None:
     return profile
 
 
-def _measure(session: Session, budget_s: float, bar: ProgressBar) -> StepProfile:
+def measure_and_store(session: Session, budget_s: float, bar: ProgressBar) -> StepProfile:
+    """Measure the session's step times; a session opened after this uses them. Errors as `measure` and `file` raise."""
     from dspark_core.profiling.file import only_one, write_profile
     from dspark_core.profiling.measure import measure
     from dspark_core.profiling.profile import StepProfile

@@ -347,7 +347,7 @@ def test_prompts_that_fail_are_reported_and_make_code_1(opened, monkeypatch, cap
 
     monkeypatch.setattr(toy_session.ToySession, "request", picky)
     monkeypatch.setattr(
-        "dspark_core.evaluate.command.packaged", lambda name: [Prompt(name, ("good",)), Prompt(name, ("bad",))]
+        "dspark_core.bench.prompts.packaged", lambda name: [Prompt(name, ("good",)), Prompt(name, ("bad",))]
     )
     assert main([*SHORT, "--set", "chat", "--temperature", "0", "--drafter", "dspark"]) == 1
     *tables, last = capsys.readouterr().out.splitlines()

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dspark_core.bench.prompts import packaged
-from dspark_core.evaluate.command import DEFAULT_SETS
+from dspark_core.bench.prompts import DEFAULT_SETS, packaged
 from dspark_core.training.data import read_conversations
 from dspark_core.training.openings import Openings, plain_words
 from tests.sources import ROOT

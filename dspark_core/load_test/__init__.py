@@ -1,0 +1,1 @@
+"""Throughput, waiting and verification under load: N users at once, method beside method."""

@@ -1,0 +1,103 @@
+"""What a load test came to, as one JSON-able dict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import mean
+from typing import Any
+
+from dspark_core.load_test.figures import SUM_FIGURES, counted, mean_users, ratio
+from dspark_core.load_test.goals import goals
+from dspark_core.load_test.lane import PLAIN, Lane
+from dspark_core.load_test.race import Measured
+from dspark_core.load_test.resampled import Figure, Level
+from dspark_core.load_test.trace import AnswerTrace
+
+_MEDIAN, _HIGH = 0.5, 0.95
+
+
+def results(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
+    """``results[lane][users]`` with the figures and their 95 % intervals, ``goals``, and what is missing.
+
+    Times are in seconds, ``throughput`` and ``user_tokens_per_s`` in tokens a second; see `figures` and `trace` for
+    what each one is. ``over[other]`` is the lane's throughput over that of plain decoding and of the fixed lengths.
+    """
+    levels = {users: Level(measured.cells[users]) for users in sorted(measured.cells)}
+    baselines = [lane.name for lane in lanes if lane.name == PLAIN or lane.schedule.policy == "fixed"]
+    return {
+        "measured": True,
+        "results": {
+            lane.name: {
+                str(users): _cell(lane.name, baselines, level, measured.cells[users][lane.name])
+                for users, level in levels.items()
+            }
+            for lane in lanes
+        },
+        "goals": goals(lanes, levels),
+        "partial": measured.partial,
+        "failure": measured.failure,
+    }
+
+
+def _cell(name: str, baselines: Sequence[str], level: Level, cells: Sequence[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for figure in SUM_FIGURES:
+        found |= _named(figure, level.figure(name, figure))
+    found |= _named("user_tokens_per_s", level.of_answers(name, lambda answer: answer.tokens_per_s, _MEDIAN))
+    found |= _named("first_token_s", level.of_answers(name, _first_token_s, _MEDIAN))
+    found |= _named("first_token_p95_s", level.of_answers(name, _first_token_s, _HIGH))
+    found["at_once_first_token_s"] = level.first_of_all(name, _MEDIAN)
+    found["at_once_first_token_p95_s"] = level.first_of_all(name, _HIGH)
+    found["over"] = {other: _over(name, other, level) for other in baselines if other != name}
+    return found | {
+        "repeats": len(cells),
+        "answers": sum(len(counted(cell)) for cell in cells),
+        "window_s": sum(cell.wall_s for cell in cells),
+        "mean_users": mean(mean_users(cell) for cell in cells),
+    }
+
+
+def _first_token_s(answer: AnswerTrace) -> float | None:
+    return answer.first_token_s
+
+
+def _over(name: str, other: str, level: Level) -> dict[str, Any]:
+    figure = level.combined([name, other], lambda sums: ratio(sums[0].throughput, sums[1].throughput))
+    return _named("throughput", figure)
+
+
+def _named(name: str, figure: Figure) -> dict[str, Any]:
+    return {name: figure.value, f"{name}_interval": list(figure.interval) if figure.interval else None}
+
+
+def answer_rows(measured: Measured) -> list[dict[str, Any]]:
+    """One row an answer, counted or not, for other programs: what was recorded, before any figure is made of it."""
+    return [
+        {
+            "users": users,
+            "lane": lane,
+            "repeat": repeat,
+            "index": answer.index,
+            "set": answer.kind,
+            "counted": answer in counted(cell),
+            "submitted_s": answer.submitted_s - cell.start_s,
+            "first_token_s": answer.first_token_s,
+            "ended_s": None if answer.ended_s is None else answer.ended_s - cell.start_s,
+            "window_s": cell.wall_s,
+            "tokens": answer.tokens,
+            "rounds": len(answer.commits),
+            "verified": sum(commit.verified for commit in answer.commits),
+            "accepted": sum(commit.accepted for commit in answer.commits),
+            "tokens_per_s": answer.tokens_per_s,
+        }
+        for users, lanes in measured.cells.items()
+        for lane, cells in lanes.items()
+        for repeat, cell in enumerate(cells)
+        for answer in cell.answers
+    ]
+
+
+def lane_settings(lanes: Sequence[Lane]) -> Mapping[str, Any]:
+    """Drafter and schedule of each lane."""
+    return {lane.name: {"drafter": lane.drafter, **asdict(lane.schedule)} for lane in lanes}
