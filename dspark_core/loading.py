@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from dspark_core.admission import Limits
 from dspark_core.cache import ensure_model
 from dspark_core.calibration.file import read_calibration
 from dspark_core.catalog import ModelEntry, find_model
@@ -74,7 +75,9 @@ class Session:
         tokenizer: ChatTokenizer,
         drafters: Mapping[str, Drafter],
         profile_key: ProfileKey,
+        limits: Limits | None = None,
     ) -> None:
+        limits = limits or Limits()
         self.target = target
         self.tokenizer = tokenizer
         self.drafters = drafters
@@ -82,7 +85,8 @@ class Session:
         self.profile, not_profiled = read_profile(profile_key)
         self.step_curve = None if self.profile is None else self.profile.curve()
         sensor = open_load_sensor(str(target.device), uuid=card_uuid(target.device))
-        self.engine = Engine(DecodeLoop(target, tokenizer, drafters, sensor, step_curve=self.step_curve))
+        loop = DecodeLoop(target, tokenizer, drafters, sensor, step_curve=self.step_curve, full_batch=limits.max_active)
+        self.engine = Engine(loop, limits)
         self.info = SessionInfo(
             model=target.name,
             device_label=device_label(target.device),
@@ -141,6 +145,7 @@ def open_session(
     draft_model: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Session:
     """Load a model and its drafters, fetching what is missing.
@@ -151,6 +156,7 @@ def open_session(
             these with commas between; the first is the default.
         device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:i".
         dtype: "auto" (bfloat16; float16 on cards without it), "float32", "bfloat16" or "float16".
+        limits: how many requests run and wait at once; None takes the defaults of `Limits`.
         progress: is told the stage and the fraction done.
 
     Raises:
@@ -178,7 +184,7 @@ def open_session(
         )
     report("Loading the drafters", 0.95)
     drafters = load_drafters(found, draft_model, target, tokenizer)
-    session = Session(target, tokenizer, drafters, profile_key_of(target, folder, drafters))
+    session = Session(target, tokenizer, drafters, profile_key_of(target, folder, drafters), limits)
     report("Ready", 1.0)
     return session
 

@@ -5,10 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dspark_core.admission import MAX_ACTIVE, MAX_WAIT_S, MAX_WAITING, Limits
+from dspark_core.errors import ParameterError
 from dspark_core.options import add_draft_model_option
 from ui.ports import Progress, SessionPort
+
+
+def _tokens(text: str) -> int | None:
+    return None if text == "auto" else int(text)
+
+
+_LIMITS = (  # option, variable, default, type, help
+    ("--max-active", "DSPARK_MAX_ACTIVE", str(MAX_ACTIVE), int, "answers that run side by side"),
+    ("--max-waiting", "DSPARK_MAX_WAITING", str(MAX_WAITING), int, "requests that wait beside them; more are refused"),
+    ("--max-wait-s", "DSPARK_MAX_WAIT_S", f"{MAX_WAIT_S:g}", float, "seconds after which who waits is told an error"),
+    ("--max-tokens", "DSPARK_MAX_TOKENS", "auto", _tokens, "tokens of all that run, prompts and answers together"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +35,7 @@ class Settings:
         draft_model: its drafters (``DSPARK_DRAFT_MODEL``).
         device: ``DSPARK_DEVICE``.
         dtype: ``DSPARK_DTYPE``.
+        limits: what the one engine takes on (``DSPARK_MAX_ACTIVE``, …).
     """
 
     address: str = "127.0.0.1"
@@ -29,6 +44,7 @@ class Settings:
     draft_model: str = "auto"
     device: str = "auto"
     dtype: str = "auto"
+    limits: Limits = field(default_factory=Limits)
 
     def open_session(self, progress: Progress) -> SessionPort:
         """Open the engine; heavy imports happen here, so that the page is up before. Raises DSparkError."""
@@ -36,7 +52,12 @@ class Settings:
         from dspark_core.loading import open_session
 
         session: SessionPort = open_session(
-            self.model, draft_model=self.draft_model, device=self.device, dtype=self.dtype, progress=progress
+            self.model,
+            draft_model=self.draft_model,
+            device=self.device,
+            dtype=self.dtype,
+            limits=self.limits,
+            progress=progress,
         )
         return session
 
@@ -58,5 +79,12 @@ def read_settings(arguments: Sequence[str] | None = None, environment: Mapping[s
     add_draft_model_option(parser, env.get("DSPARK_DRAFT_MODEL", "auto"))
     parser.add_argument("--device", default=env.get("DSPARK_DEVICE", "auto"), help="auto, cpu, cuda, cuda:0, …")
     parser.add_argument("--dtype", default=env.get("DSPARK_DTYPE", "auto"), help="auto, float32, bfloat16, …")
+    group = parser.add_argument_group("limits: all visitors share one engine")
+    for option, variable, default, kind, about in _LIMITS:
+        group.add_argument(option, type=kind, default=env.get(variable, default), help=f"{about} (%(default)s)")
     args = parser.parse_args(arguments)
-    return Settings(args.host, args.port, args.model, args.draft_model, args.device, args.dtype)
+    try:
+        limits = Limits(args.max_active, args.max_waiting, args.max_wait_s, args.max_tokens)
+    except ParameterError as error:
+        parser.error(str(error))
+    return Settings(args.host, args.port, args.model, args.draft_model, args.device, args.dtype, limits)

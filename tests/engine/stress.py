@@ -86,7 +86,8 @@ class Stress:
     def run(self, *, actions=None, seconds=None, pause_s=0.002):
         """Act so often, or so long; then let those that are left finish, and check everything."""
         models = [getattr(drafter, "model", None) for drafter in self._loop.drafters.values()]
-        for target in (self._loop.target, *(model for model in models if hasattr(model, "open_slot"))):
+        targets = [self._loop.target, *(model for model in models if hasattr(model, "open_slot"))]
+        for target in targets:
             self._count_slots(target)
         answers, threads, started = _count_answers(), threading.active_count(), time.monotonic()
         self._engine = Engine(self._loop, self._limits)
@@ -108,6 +109,8 @@ class Stress:
         self.report.threads_left = threading.active_count() - threads
         self.report.slots_left = sum(not _is_released(slot) for slot in self._held)
         self._held.clear()
+        for target in targets:
+            del target.open_slot  # the double; the class's own is below it
         gc.collect()
         self.report.answers_left = _count_answers() - answers
         self.report.memory_after_mb = _memory_mb()
@@ -123,7 +126,7 @@ class Stress:
         elif self._visitors:
             visitor = self._dice.choice(self._visitors)
             chance = self._dice.random()
-            if chance < 0.2:
+            if chance < 0.06:
                 visitor.generation.cancel()
                 self.report.cancels += 1
             elif chance < 0.6:

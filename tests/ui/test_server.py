@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dspark_core.admission import Limits
 from dspark_core.scheduling import POLICIES
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import in_a_loop, served
@@ -22,6 +23,24 @@ def test_settings_come_from_the_command_line_then_the_environment_then_defaults(
     env = {"DSPARK_MODEL": "m", "DSPARK_DEVICE": "cpu", "PORT": "8000", "GRADIO_SERVER_NAME": "0.0.0.0"}
     assert read_settings([], env) == Settings("0.0.0.0", 8000, "m", device="cpu")
     assert read_settings(["--port", "9000", "--model", "n"], env).port == 9000
+
+
+def test_limits_come_from_the_same_places_and_reach_the_session(monkeypatch):
+    env = {"DSPARK_MAX_ACTIVE": "3", "DSPARK_MAX_WAITING": "4", "DSPARK_MAX_WAIT_S": "5.5", "DSPARK_MAX_TOKENS": "600"}
+    settings = read_settings(["--max-active", "2"], env)
+    assert settings.limits == Limits(2, 4, 5.5, 600)
+    assert read_settings([], {"DSPARK_MAX_TOKENS": "auto"}).limits == Limits()
+    asked = {}
+    monkeypatch.setattr("dspark_core.loading.open_session", lambda *_, **options: asked.update(options))
+    settings.open_session(lambda *_: None)
+    assert asked["limits"] == settings.limits
+
+
+@pytest.mark.parametrize("words", [["--max-active", "0"], ["--max-wait-s", "0"], ["--max-tokens", "many"]])
+def test_limits_that_are_none_are_refused_by_name(words, capsys):
+    with pytest.raises(SystemExit):
+        read_settings(words, {})
+    assert words[0].strip("-").replace("-", "_") in capsys.readouterr().err.partition("error:")[2].replace("-", "_")
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])
