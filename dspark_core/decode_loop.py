@@ -16,7 +16,7 @@ import torch
 
 from dspark_core.admission import MAX_ACTIVE
 from dspark_core.answer import Answer
-from dspark_core.drafters.base import Drafter
+from dspark_core.drafters.base import DraftAsk, Drafter, block_or_raise
 from dspark_core.errors import ParameterError
 from dspark_core.events import DecodeRound, DrafterChanged, Event, LoadSample, Prefilled, RoundTimings
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
@@ -157,7 +157,7 @@ class DecodeLoop:
         around = RoundView(self.load(len(answers)), self._planner.step_curve)
         turns = [Turn(answer) for answer in answers]
         start = self._now()
-        drafting = _each(turns, lambda turn: self._draft(turn, around))
+        drafting = self._draft(turns, around)
         drafted = self._now()
         planning = self._plan(drafting, around)
         planned = self._now()
@@ -217,17 +217,36 @@ class DecodeLoop:
                 "and the answer needs room in it. Shorten the prompt or clear the history."
             )
 
-    def _draft(self, turn: Turn, around: RoundView) -> None:
+    def _draft(self, turns: Sequence[Turn], around: RoundView) -> list[Turn]:
+        """Draft for the whole round, all requests of a drafter together. Returns the turns that got a block."""
+        asking = _each(turns, lambda turn: self._ask(turn, around))
+        by_drafter: dict[int, list[Turn]] = {}
+        for turn in asking:
+            by_drafter.setdefault(id(turn.answer.drafter), []).append(turn)
+        for together in by_drafter.values():
+            try:
+                outcomes = together[0].answer.drafter.draft_all([turn.ask for turn in together])
+            except Exception as error:  # of the shared pass: other drafters' answers go on
+                outcomes = [error] * len(together)
+            for turn, outcome in zip(together, outcomes, strict=True):
+                turn.drafted = outcome
+        return _each(asking, self._take_block)
+
+    def _ask(self, turn: Turn, around: RoundView) -> None:
         answer, schedule = turn.answer, turn.schedule
         count = min(answer.drafter.num_draft_tokens, answer.tokens_left - 1)
         goes_on = None
         if schedule.stop_early:
             count = min(count, schedule.l_max)
             goes_on = partial(self._planner.policy_for(schedule).goes_on, schedule=schedule, around=around)
-        turn.block = answer.drafter_state.draft(turn.anchor, count, answer.request.sampling, answer.dice, goes_on)
+        sampling = answer.request.sampling
+        turn.ask = DraftAsk(answer.drafter_state, turn.anchor, count, sampling, answer.dice, goes_on)
+
+    def _take_block(self, turn: Turn) -> None:
+        turn.block = block_or_raise(turn.drafted)
         outside = [i for i in turn.block.token_ids if not 0 <= i < self.target.vocab_size]
         if outside:
-            raise RuntimeError(f"The drafter {answer.drafter.name!r} drafted the unknown token id {outside[0]}.")
+            raise RuntimeError(f"The drafter {turn.answer.drafter.name!r} drafted the unknown token id {outside[0]}.")
 
     def _plan(self, turns: Sequence[Turn], around: RoundView) -> list[Turn]:
         """Plan the whole round at once. Returns the turns that got a plan; the others' answers have failed."""

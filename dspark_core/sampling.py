@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -96,6 +97,11 @@ def _floored(probs: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
     """The law without what is less likely than ``floor`` [n, 1]."""
     probs = probs.masked_fill(probs < floor, 0.0)
     return probs / probs.sum(-1, keepdim=True)
+
+
+def law_params(params: SamplingParams) -> SamplingParams:
+    """What of the parameters makes the law: requests for which this is equal may share a call of `law`."""
+    return replace(params, seed=None, max_new_tokens=1, stop=())
 
 
 def _nucleus_floor(probs: torch.Tensor, top_p: float) -> torch.Tensor:

@@ -6,7 +6,7 @@ Symbols: γ drafts, ℓ verified drafts.
 from __future__ import annotations
 
 from dspark_core.answer import Answer
-from dspark_core.drafters.base import DraftBlock
+from dspark_core.drafters.base import DraftAsk, DraftBlock
 from dspark_core.events import (
     CommittedToken,
     DecodeRound,
@@ -30,10 +30,12 @@ class Turn:
         answer: whose turn it is.
         schedule: read once, so that the whole round obeys one schedule.
         anchor: x_0.
-        block, plan, output, verdict, committed: what the phases made.
+        ask, drafted, block, plan, output, verdict, committed: what the phases made.
         target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
     """
 
+    ask: DraftAsk
+    drafted: DraftBlock | Exception
     block: DraftBlock
     plan: Plan
     output: TargetOutput

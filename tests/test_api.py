@@ -65,7 +65,7 @@ def test_a_failure_is_raised_not_returned_as_a_short_answer(dspark, monkeypatch)
         raise RuntimeError("out of ink")
 
     monkeypatch.setattr(dspark.session.target, "lm_head", broken)
-    monkeypatch.setattr(dspark.session.drafters["dspark"], "draft_block", broken)
+    monkeypatch.setattr(dspark.session.drafters["dspark"], "hidden_states", broken)
     with pytest.raises(DSparkError, match="out of ink"):
         dspark.generate("Hi", 8)
 

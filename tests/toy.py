@@ -12,7 +12,7 @@ import torch
 
 from dspark_core.calibration.calibration import Calibration, FittedOn, Setting
 from dspark_core.checkpoint import LoadedDrafter
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, Drafter, GoesOn
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, Drafter, GoesOn, OneByOne
 from dspark_core.events import LoadSample
 from dspark_core.modules.config import DraftConfig
 from dspark_core.modules.drafter import Drafter as DraftModel
@@ -111,7 +111,7 @@ class ToyTarget:
         return lambda hidden: hidden @ self._embedding[token_ids].T
 
 
-class TableDrafter:
+class TableDrafter(OneByOne):
     """Draft laws and confidences from tables; checks that it is told exactly the tokens of the target's cache."""
 
     note = ""

@@ -66,6 +66,18 @@ class DrafterState(Protocol):
         """Give the memory back."""
 
 
+@dataclass(frozen=True, slots=True)
+class DraftAsk:
+    """What one request asks of its drafter in a round: the arguments of `DrafterState.draft`."""
+
+    state: DrafterState
+    anchor: int
+    count: int
+    sampling: SamplingParams
+    dice: Dice
+    goes_on: GoesOn | None = None
+
+
 class Drafter(Protocol):
     """A source of drafts."""
 
@@ -77,3 +89,31 @@ class Drafter(Protocol):
 
     def open(self, capacity: int) -> DrafterState:
         """State for a new request of at most ``capacity`` tokens."""
+
+    def draft_all(self, asks: Sequence[DraftAsk]) -> list[DraftBlock | Exception]:
+        """Draft for several requests, each with a state of its own; each gets what `DrafterState.draft` gives it alone.
+
+        One that fails has its exception in the list and takes nobody with it.
+        """
+
+
+class OneByOne:
+    """`draft_all` of drafters for which drafting together saves nothing."""
+
+    def draft_all(self, asks: Sequence[DraftAsk]) -> list[DraftBlock | Exception]:
+        """One request after the other."""
+        return [_alone(ask) for ask in asks]
+
+
+def _alone(ask: DraftAsk) -> DraftBlock | Exception:
+    try:
+        return ask.state.draft(ask.anchor, ask.count, ask.sampling, ask.dice, ask.goes_on)
+    except Exception as error:  # whatever a drafter raises is that request's failure, not the others'
+        return error
+
+
+def block_or_raise(outcome: DraftBlock | Exception) -> DraftBlock:
+    """One request's part of `draft_all`, as `DrafterState.draft` gives it: its failure is raised."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

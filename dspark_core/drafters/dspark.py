@@ -1,13 +1,13 @@
 """DSpark: one parallel backbone pass, then tokens drawn left to right with a Markov bias and a confidence each.
 
-The same class without the sequential bias is DFlash. Symbols: γ drafts, H hidden size, m tapped layers, V vocabulary,
-K candidates a position, r Markov rank, g key/value heads, d head size. Source: DSpark §3; modules/ holds the networks.
+The same class without the sequential bias is DFlash. All requests of a round share the pass; `sequential` draws.
+Symbols: γ drafts, N tokens of all blocks in a pass, H hidden size, m tapped layers, V vocabulary, K candidates a
+position, g key/value heads, d head size. Source: DSpark §3; modules/ holds the networks.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import partial
 
@@ -15,14 +15,13 @@ import torch
 
 from dspark_core.calibration.calibration import Calibration
 from dspark_core.checkpoint import LoadedDrafter
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
-from dspark_core.errors import NumericsError, ResourceError
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, DrafterState, GoesOn, block_or_raise
+from dspark_core.drafters.drawing import Drawing
+from dspark_core.drafters.sequential import SequentialStage
+from dspark_core.errors import ResourceError
 from dspark_core.modules.backbone import KeysValues
-from dspark_core.modules.confidence import ConfidenceHead
-from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.params import SamplingParams
-from dspark_core.penalties import biased
-from dspark_core.sampling import Dice, law
+from dspark_core.sampling import Dice
 from dspark_core.target.base import Target
 from dspark_core.target.linear import Linear, make_linear, pack_linears
 
@@ -80,8 +79,7 @@ class DSparkDrafter:
             else:
                 self._lm_head = partial(_cast_logits, target.narrow_head(self._vocabulary), target.dtype)
         self.candidates = min(candidates, target.vocab_size if draft_vocabulary is None else len(draft_vocabulary))
-        self._masks = self._embed(torch.full((config.block_size - 1,), config.mask_token_id, device=target.device))
-        self._sequential = SequentialStage(model, biased=True)
+        self._sequential = self._stage(biased=True)
 
     def without_head(self) -> DSparkDrafter:
         """The same drafter as DFlash: its tables are shared, the sequential bias is left out.
@@ -90,33 +88,47 @@ class DSparkDrafter:
         """
         dflash = copy(self)
         dflash.name, dflash.note, dflash.calibration = "dflash", _BORROWED, None
-        dflash._sequential = SequentialStage(self.model, biased=False)
+        dflash._sequential = self._stage(biased=False)
         return dflash
 
     def open(self, capacity: int) -> DSparkState:
         """Context keys and values for a request of at most ``capacity`` tokens. Raises ResourceError."""
         return DSparkState(self, capacity)
 
-    def hidden_states(self, anchor: int, position: int, context: list[KeysValues], count: int) -> torch.Tensor:
-        """One backbone pass: h_1 … h_n [n, H] of a block of n = ``count`` after ``anchor``, which is at ``position``.
+    def draft_all(self, asks: Sequence[DraftAsk]) -> list[DraftBlock | Exception]:
+        """One backbone pass over all blocks, then the sequential stage for all of them, position by position."""
+        wanted = [ask for ask in asks if ask.count > 0]
+        if not wanted:
+            return [EMPTY_BLOCK for _ in asks]
+        try:
+            hidden = self.hidden_states(wanted)
+        except Exception as error:  # nothing is drawn yet: each alone shows whose failure it is
+            return [error] if len(asks) == 1 else [outcome for ask in asks for outcome in self.draft_all([ask])]
+        outcomes = iter(self._sequential.draw(hidden, [self._drawing(ask) for ask in wanted]))
+        return [next(outcomes) if ask.count > 0 else EMPTY_BLOCK for ask in asks]
+
+    def hidden_states(self, asks: Sequence[DraftAsk]) -> torch.Tensor:
+        """One backbone pass over all requests' blocks, one after the other: h_1 … h_n of each, n its ``count``, [N, H].
 
         A block looks both ways, so h_k of a shorter one is not h_k of the whole one; training varies the length, so
         that either will do.
         """
-        anchor_embedding = self._embed(torch.tensor([anchor], device=self.target.device))
-        positions = torch.arange(position, position + count, device=self.target.device)
-        return self.model.forward_block(torch.cat((anchor_embedding, self._masks[: count - 1])), positions, context)
+        states = [_own(ask.state) for ask in asks]
+        masked = self.model.config.mask_token_id
+        ids = [token_id for ask in asks for token_id in (ask.anchor, *[masked] * (ask.count - 1))]
+        places = [place for ask, s in zip(asks, states, strict=True) for place in range(s.length, s.length + ask.count)]
+        embeddings = self._embed(torch.tensor(ids, device=self.target.device))
+        positions = torch.tensor(places, device=self.target.device)
+        lengths, contexts = [ask.count for ask in asks], [state.context() for state in states]
+        return self.model.forward_ragged(embeddings, positions, lengths, contexts)
 
-    def draft_block(
-        self, hidden: torch.Tensor, anchor: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
-    ) -> DraftBlock:
-        """Base logits U_k, their K best candidates, then the sequential stage; up to n drafts of ``hidden`` [n, H]."""
-        every = biased(self._lm_head(hidden), sampling, self._vocabulary)
-        base_logits, candidate_ids = every.topk(self.candidates, dim=-1)
-        if self._vocabulary is not None:
-            candidate_ids = self._vocabulary[candidate_ids]
-        temperatures = None if self.calibration is None else self.calibration.temperatures_for(sampling.temperature)
-        return self._sequential.draw(hidden, base_logits, candidate_ids, anchor, sampling, dice, temperatures, goes_on)
+    def _stage(self, *, biased: bool) -> SequentialStage:
+        return SequentialStage(self.model, self._lm_head, self.candidates, self._vocabulary, biased=biased)
+
+    def _drawing(self, ask: DraftAsk) -> Drawing:
+        calibration = self.calibration
+        temperatures = None if calibration is None else calibration.temperatures_for(ask.sampling.temperature)
+        return Drawing(ask, ask.count, temperatures)
 
 
 class DSparkState:
@@ -133,19 +145,22 @@ class DSparkState:
                 f"There is no memory for the drafter's context of {capacity} tokens ({error}). "
                 "Ask for fewer new tokens, or try again when other answers have ended."
             ) from error
-        self._length = 0
+        self.length = 0  # tokens of context
 
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
         """Append the context of ``token_ids``: computed once a token from its features [n, m·H]."""
-        if self._cache is None:
-            raise RuntimeError("A released drafter state was used.")
-        end = self._length + len(token_ids)
-        positions = torch.arange(self._length, end, device=features.device)
+        cache = self._in_use()
+        end = self.length + len(token_ids)
+        positions = torch.arange(self.length, end, device=features.device)
         features = features.to(self._drafter.dtype)
         for layer, (keys, values) in enumerate(self._drafter.model.context_keys_values(features, positions)):
-            self._cache[layer, 0, :, self._length : end] = keys
-            self._cache[layer, 1, :, self._length : end] = values
-        self._length = end
+            cache[layer, 0, :, self.length : end] = keys
+            cache[layer, 1, :, self.length : end] = values
+        self.length = end
+
+    def context(self) -> list[KeysValues]:
+        """Keys and values, each [g, n, d], of every layer."""
+        return [(layer[0, :, : self.length], layer[1, :, : self.length]) for layer in self._in_use()]
 
     def draft(
         self, anchor: int, count: int, sampling: SamplingParams, dice: Dice, goes_on: GoesOn | None = None
@@ -154,127 +169,21 @@ class DSparkState:
 
         The block's own keys and values are never stored, so nothing has to be cropped.
         """
-        if self._cache is None:
-            raise RuntimeError("A released drafter state was used.")
-        if count <= 0:
-            return EMPTY_BLOCK
-        context = [(layer[0, :, : self._length], layer[1, :, : self._length]) for layer in self._cache]
-        hidden = self._drafter.hidden_states(anchor, self._length, context, count)
-        return self._drafter.draft_block(hidden, anchor, sampling, dice, goes_on)
+        return block_or_raise(self._drafter.draft_all([DraftAsk(self, anchor, count, sampling, dice, goes_on)])[0])
 
     def release(self) -> None:
         """Give the memory back."""
         self._cache = None
 
-
-class SequentialStage:
-    """Draws x_1 … x_n left to right: p_k ∝ exp(U_k + B_k(x_{<k})) over K candidates, c_k before x_k.
-
-    Runs on the CPU on K-wide rows whatever the device: n tiny dependent steps cost more in launches than in sums.
-    """
-
-    def __init__(self, model: DraftModel, *, biased: bool) -> None:
-        markov, confidence = model.markov_head, model.confidence_head
-        self._head = markov.without_tables() if biased and markov is not None else None
-        if self._head is not None and markov is not None:
-            self._w1 = markov.markov_w1.weight.detach().cpu()
-            self._w2 = markov.markov_w2.weight.detach()
-        self._confidence = None
-        if confidence is not None:
-            embeddings = markov.markov_w1.weight if markov is not None and reads_markov(model) else None
-            self._confidence = ConfidenceStage(confidence, model.config.hidden_size, embeddings)
-
-    def draw(
-        self,
-        hidden: torch.Tensor,
-        base_logits: torch.Tensor,
-        candidate_ids: torch.Tensor,
-        anchor: int,
-        sampling: SamplingParams,
-        dice: Dice,
-        temperatures: Sequence[float] | None = None,
-        goes_on: GoesOn | None = None,
-    ) -> DraftBlock:
-        """n drafts from h [n, H], base logits [n, K] and their ids [n, K]; T_1 … T_n divide the confidences' logits.
-
-        Before x_k is drawn, ``goes_on`` is asked about c_1 … c_k; a no ends the block there, with k − 1 drafts.
-        """
-        w2_rows = None if self._head is None else self._w2_rows(candidate_ids)
-        rows = hidden.float().cpu()
-        hidden_scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
-        base_logits, candidate_ids = base_logits.float().cpu(), candidate_ids.cpu()
-        previous, state, stopped_at = anchor, None, None
-        token_ids, raw, shown, laws = [], [], [], []
-        calibrated: list[float] = []
-        for k in range(len(candidate_ids)):
-            if self._confidence is not None and hidden_scores is not None:
-                logit = self._confidence.logit(hidden_scores[k], previous)
-                confidence = _sigmoid(logit if temperatures is None else logit / temperatures[k])
-                if goes_on is not None and not goes_on((*calibrated, confidence)):
-                    stopped_at = confidence
-                    break
-                raw.append(_sigmoid(logit))
-                calibrated.append(confidence)
-            logits = base_logits[k]
-            if self._head is not None and w2_rows is not None:
-                mixed, state = self._head.mix(state, self._w1[previous].float(), rows[k])
-                logits = logits + w2_rows(k) @ mixed
-            probs = law(logits[None], sampling)[0]
-            index = int(probs.argmax()) if sampling.greedy else dice.choose(probs)
-            previous = int(candidate_ids[k, index])
-            token_ids.append(previous)
-            shown.append(float((logits.softmax(-1) if sampling.greedy else probs)[index]))
-            laws.append(probs)
-        return DraftBlock(
-            token_ids=tuple(token_ids),
-            confidences=None if self._confidence is None else tuple(calibrated),
-            candidate_ids=candidate_ids[: len(laws)],
-            candidate_probs=torch.stack(laws) if laws else base_logits[:0],
-            shown_probs=tuple(shown),
-            raw_confidences=None if self._confidence is None or temperatures is None else tuple(raw),
-            stopped_at=stopped_at,
-        )
-
-    def _w2_rows(self, candidate_ids: torch.Tensor) -> Callable[[int], torch.Tensor]:
-        """W2's rows [K, r] for position k: on a GPU fetched for all at once, on a CPU only for those that are drawn."""
-        if self._w2.is_cuda:
-            every = self._w2[candidate_ids].float().cpu()
-            return lambda k: every[k]
-        return lambda k: self._w2[candidate_ids[k]].float()
+    def _in_use(self) -> torch.Tensor:
+        if self._cache is None:
+            raise RuntimeError("A released drafter state was used.")
+        return self._cache
 
 
-class ConfidenceStage:
-    """The logit w·[h_k; W1[x_{k−1}]] + b of c_k, known before x_k is drawn: it reads nothing later than x_{k−1}.
-
-    Args:
-        head: the trained head.
-        hidden_size: H.
-        embeddings: W1 [V, r], or None when the head was trained without it.
-    """
-
-    def __init__(self, head: ConfidenceHead, hidden_size: int, embeddings: torch.Tensor | None) -> None:
-        weight = head.proj.weight.detach().float()[0]
-        self._hidden_weight = weight[:hidden_size]
-        self._bias = float(head.proj.bias.detach().float())
-        # One number a token: the Markov part of the logit needs no product at run time.
-        self._token_scores = None
-        if embeddings is not None:
-            self._token_scores = (embeddings.detach().float() @ weight[hidden_size:]).cpu()
-
-    def hidden_scores(self, hidden: torch.Tensor) -> list[float]:
-        """w_h·h_k + b of n positions, from h [n, H]."""
-        return [float(x) for x in (hidden.float() @ self._hidden_weight + self._bias).tolist()]
-
-    def logit(self, hidden_score: float, previous: int) -> float:
-        """c_k's logit from its position's score and x_{k−1}. Raises NumericsError when it is not a finite number."""
-        token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
-        if not math.isfinite(hidden_score + token_score):
-            raise NumericsError("The drafter's confidence is not a finite number; its weights are damaged.")
-        return hidden_score + token_score
-
-
-def _sigmoid(logit: float) -> float:
-    return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))
+def _own(state: DrafterState) -> DSparkState:
+    assert isinstance(state, DSparkState), "a state of another drafter"  # noqa: S101
+    return state
 
 
 def _target_rows(target: Target, dtype: torch.dtype, ids: torch.Tensor) -> torch.Tensor:
@@ -287,8 +196,3 @@ def _cast_logits(head: Linear, dtype: torch.dtype, hidden: torch.Tensor) -> torc
 
 def _rows(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return table[ids]
-
-
-def reads_markov(model: DraftModel) -> bool:
-    """Whether the confidence head was trained on [h; W1] rather than on h alone."""
-    return model.config.confidence_head_with_markov and model.config.markov_rank > 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,15 +18,15 @@ from dspark_core.calibration.calibration import Calibration
 from dspark_core.calibration.file import read_calibration
 from dspark_core.calibration.survival import confidences as confidences_of
 from dspark_core.calibration.survival import logits_of
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, DrafterState, GoesOn, block_or_raise
+from dspark_core.drafters.drawing import Drawing, draw_next, still_drawing, with_bias
 from dspark_core.drafters.dspark import CANDIDATES
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
-from dspark_core.errors import CheckpointError, ParameterError
+from dspark_core.errors import CheckpointError, NumericsError, ParameterError
 from dspark_core.fields import LARGEST, shown
 from dspark_core.modules.config import MAX_BLOCK_SIZE
 from dspark_core.params import SamplingParams
-from dspark_core.penalties import biased
-from dspark_core.sampling import Dice, law
+from dspark_core.sampling import Dice
 from dspark_core.target.base import KVSlot, Target
 from dspark_core.target.linear import Linear
 from dspark_core.target.llama import LlamaTarget
@@ -100,18 +101,51 @@ class LmDrafter:
         """Whether the draft model has an embedding for each of them: the target's padding may have none."""
         return all(token_id < self.model.vocab_size for token_id in token_ids)
 
-    def candidates_after(
-        self, slot: KVSlot, token_id: int, sampling: SamplingParams
-    ) -> tuple[torch.Tensor, torch.Tensor, float]:
-        """One pass over ``token_id``: logits [K] and ids [K] of the best next tokens, and log Σ exp of all logits."""
-        whole = self._head is None
-        output = self.model.forward([slot], [[token_id]], tapped_layers=(), want_logits=whole)[0]
-        logits = (output.logits if self._head is None else self._head(output.hidden))[0, : self._width]
+    def draft_all(self, asks: Sequence[DraftAsk]) -> list[DraftBlock | Exception]:
+        """A pass a position over all requests that still draft."""
+        outcomes: list[DraftBlock | Exception] = [EMPTY_BLOCK] * len(asks)
+        drawings: dict[int, Drawing] = {}
+        for place, ask in enumerate(asks):
+            try:
+                count = _own(ask.state).begin(ask.anchor, ask.count)
+            except Exception as error:  # this request's failure alone
+                outcomes[place] = error
+            else:
+                if count > 0:
+                    drawings[place] = Drawing(ask, count, self._temperatures_for(ask.sampling))
+        self._draw(list(drawings.values()))
+        for place, drawing in drawings.items():
+            outcomes[place] = drawing.outcome()
+        return outcomes
+
+    def _draw(self, running: list[Drawing]) -> None:
+        for k in range(max((drawing.count for drawing in running), default=0)):
+            running = [drawing for drawing in running if drawing.failure is None and k < drawing.count]
+            if not running:
+                break
+            logits, ids, totals = self._candidates_after(running)
+            raw = [float(share) for share in (logits[:, 0] - totals).exp().clamp(max=1).tolist()]
+            staying = still_drawing(running, k, partial(_judge, running, k, raw))
+            running = [running[place] for place in staying]
+            draw_next(running, logits[staying], ids[staying], totals[staying])
+
+    def _candidates_after(self, drawings: Sequence[Drawing]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """One pass over x_{k−1} of A requests: logits and ids [A, K] of the best next, log Σ exp [A] of all logits."""
+        slots = [_own(drawing.ask.state).read(drawing.previous) for drawing in drawings]
+        token_ids = [[drawing.previous] for drawing in drawings]
+        outputs = self.model.forward(slots, token_ids, tapped_layers=(), want_logits=self._head is None)
+        if self._head is None:
+            logits = torch.cat([output.logits for output in outputs])[:, : self._width]
+        else:
+            logits = self._head(torch.cat([output.hidden for output in outputs]))
         logits = logits if logits.dtype == torch.float64 else logits.float()
-        logits = biased(logits[None], sampling, self._vocabulary)[0]
+        logits = with_bias(logits, drawings, self._vocabulary)
         best, places = logits.topk(self._candidates)
         ids = places if self._vocabulary is None else self._vocabulary[places]
-        return best.cpu(), ids.cpu(), float(logits.logsumexp(-1))
+        return best.cpu(), ids.cpu(), logits.logsumexp(-1).cpu()
+
+    def _temperatures_for(self, sampling: SamplingParams) -> Sequence[float] | None:
+        return None if self.calibration is None else self.calibration.temperatures_for(sampling.temperature)
 
 
 class LmState:
@@ -154,39 +188,22 @@ class LmState:
 
         Where ``goes_on`` says no, the passes of the later tokens are saved.
         """
+        return block_or_raise(self._drafter.draft_all([DraftAsk(self, anchor, count, sampling, dice, goes_on)])[0])
+
+    def begin(self, anchor: int, count: int) -> int:
+        """Forget the last draft; how many tokens may be drafted now, at most ``count``."""
         slot = self._open_slot()
         count = min(count, self._capacity - self._length)
         if self._blind or count <= 0 or not self._drafter.knows([anchor]):
-            return EMPTY_BLOCK
+            return 0
         slot.crop(self._length)
         self._drafted = []
-        temperatures = self._temperatures_for(sampling)
-        previous = anchor
-        token_ids, raw, confidences, shown, ids, laws = [], [], [], [], [], []
-        for k in range(count):
-            logits, candidate_ids, log_total = self._drafter.candidates_after(slot, previous, sampling)
-            self._drafted.append(previous)
-            probs = law(logits[None], sampling)[0]
-            raw.append(_share(logits, 0, log_total))
-            confidences.append(raw[k] if temperatures is None else _tempered(raw[k], temperatures[k]))
-            if goes_on is not None and not goes_on(confidences):
-                break
-            index = int(probs.argmax()) if sampling.greedy else dice.choose(probs)
-            previous = int(candidate_ids[index])
-            token_ids.append(previous)
-            shown.append(_share(logits, index, log_total) if sampling.greedy else float(probs[index]))
-            ids.append(candidate_ids)
-            laws.append(probs)
-        drafted = len(token_ids)
-        return DraftBlock(
-            token_ids=tuple(token_ids),
-            confidences=tuple(confidences[:drafted]),
-            candidate_ids=torch.stack(ids) if drafted else EMPTY_BLOCK.candidate_ids,
-            candidate_probs=torch.stack(laws) if drafted else EMPTY_BLOCK.candidate_probs,
-            shown_probs=tuple(shown),
-            raw_confidences=None if temperatures is None else tuple(raw[:drafted]),
-            stopped_at=confidences[drafted] if drafted < len(confidences) else None,
-        )
+        return count
+
+    def read(self, token_id: int) -> KVSlot:
+        """The slot, into which a pass over ``token_id`` goes now."""
+        self._drafted.append(token_id)
+        return self._open_slot()
 
     def release(self) -> None:
         """Give the memory back; safe to repeat."""
@@ -199,9 +216,20 @@ class LmState:
             raise RuntimeError("A released drafter state was used.")
         return self._slot
 
-    def _temperatures_for(self, sampling: SamplingParams) -> Sequence[float] | None:
-        calibration = self._drafter.calibration
-        return None if calibration is None else calibration.temperatures_for(sampling.temperature)
+
+def _own(state: DrafterState) -> LmState:
+    assert isinstance(state, LmState), "a state of another drafter"  # noqa: S101
+    return state
+
+
+def _judge(drawings: Sequence[Drawing], k: int, raw: Sequence[float], place: int) -> bool:
+    """Whether a request draws x_{k + 1}: its confidence is the largest probability of its law at temperature 1."""
+    temperatures = drawings[place].temperatures
+    if not math.isfinite(raw[place]):
+        raise NumericsError("The draft model's logits are not finite numbers; its weights are damaged.")
+    return drawings[place].judge(
+        raw[place], raw[place] if temperatures is None else _tempered(raw[place], temperatures[k])
+    )
 
 
 def load_lm_drafter(folder: Path, target: Target, vocabulary: dict[str, int] | None = None) -> LmDrafter:
@@ -274,11 +302,6 @@ def _context_note(model: Target, target: Target) -> str:
         f"It reads {model.max_context} tokens, the target {target.max_context}: beyond them it drafts nothing, and "
         "decoding is plain."
     )
-
-
-def _share(logits: torch.Tensor, index: int, log_total: float) -> float:
-    """Probability at temperature 1 of a candidate, among all tokens that may be drafted."""
-    return min(1.0, math.exp(float(logits[index]) - log_total))
 
 
 def _tempered(confidence: float, temperature: float) -> float:

@@ -10,7 +10,7 @@ from itertools import islice
 
 import torch
 
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn, OneByOne
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
 
@@ -89,7 +89,7 @@ class NgramState:
         return 0, 0
 
 
-class NgramDrafter:
+class NgramDrafter(OneByOne):
     """Look-up of the last one to three tokens in prompt and answer."""
 
     name = "ngram"

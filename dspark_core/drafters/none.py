@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn, OneByOne
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
 
@@ -30,7 +30,7 @@ class NoneState:
         """Nothing to give back."""
 
 
-class NoneDrafter:
+class NoneDrafter(OneByOne):
     """γ = 0: every round is one token of the target."""
 
     name = "none"

@@ -42,8 +42,26 @@ class Backbone(nn.Module):
 
         `block_embeddings` [γ, H] = anchor and masks, `positions` [γ], `context` per layer (k, v) each [g, n, d].
         """
-        batched = [(keys.unsqueeze(0), values.unsqueeze(0)) for keys, values in context]
-        return self.forward_blocks(block_embeddings[None, None], positions[None, None], batched)[0, 0]
+        return self.forward_ragged(block_embeddings, positions, [len(positions)], [context])
+
+    def forward_ragged(
+        self,
+        block_embeddings: Tensor,
+        positions: Tensor,
+        lengths: Sequence[int],
+        contexts: Sequence[Sequence[KeysValues]],
+    ) -> Tensor:
+        """Hidden states [N, H] after the final norm for blocks of several requests, one after the other, no padding.
+
+        `block_embeddings` [N, H], `positions` [N], `lengths` of the blocks (their sum is N); each block sees all of
+        its own context, per layer (k, v) each [g, n, d].
+        """
+        cosine, sine = rotary(positions, self.config.head_dim, self.config.rope_theta)
+        x = block_embeddings
+        for layer, keys_values in zip(self._layers(), zip(*contexts, strict=True), strict=True):
+            x = layer.forward_ragged(x, cosine, sine, lengths, keys_values)
+        out: Tensor = self.norm(x)
+        return out
 
     def forward_blocks(
         self, block_embeddings: Tensor, positions: Tensor, context: Sequence[KeysValues], visible: Tensor | None = None

@@ -1,8 +1,10 @@
 """One draft layer: attention over context and block, gated MLP, RMS norms, rotary positions.
 
 Symbols: S sequences, A blocks (anchors) per sequence, L tokens per block, T context tokens, H hidden size,
-h query heads, g key/value heads, d head size.
+N tokens of several requests' blocks, n context tokens of one request, h query heads, g key/value heads, d head size.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -88,11 +90,34 @@ class DraftAttention(nn.Module):
         if hidden_context is not None:
             scores = scores + hidden_context.to(scores.dtype)
         scores = torch.cat((scores, queries @ keys.transpose(-1, -2)), dim=-1)
-        weights = functional.softmax(scores, dim=-1, dtype=torch.float32).to(values.dtype)
+        wide = scores.dtype if scores.dtype == torch.float64 else torch.float32
+        weights = functional.softmax(scores, dim=-1, dtype=wide).to(values.dtype)
         seen, own = weights[..., :t], weights[..., t:]
         mixed = (seen.reshape(s, g, a * group * length, t) @ context_values).view(s, g, a, group * length, d)
         mixed = mixed + own @ values
         mixed = mixed.view(s, g, a, group, length, d).permute(0, 2, 4, 1, 3, 5).reshape(s, a, length, g * group * d)
+        out: Tensor = self.o_proj(mixed)
+        return out
+
+    def forward_ragged(
+        self, x: Tensor, cosine: Tensor, sine: Tensor, lengths: Sequence[int], contexts: Sequence[KeysValues]
+    ) -> Tensor:
+        """[N, H] from x [N, H], several requests' blocks of the given lengths, each with its context K/V [g, n, d]."""
+        g, group, d = self.kv_heads, self.heads // self.kv_heads, self.head_dim
+        queries = self.q_norm(self.q_proj(x).view(-1, g * group, d))
+        queries = rotate(queries, cosine.unsqueeze(-2), sine.unsqueeze(-2))
+        queries = queries.view(-1, g, group, d).permute(1, 2, 0, 3)  # [g, group, N, d]
+        keys, values = self.keys_values(x, cosine, sine)
+        mixed = x.new_empty(len(x), g * group * d)
+        first = 0
+        for length, (context_keys, context_values) in zip(lengths, contexts, strict=True):
+            rows = slice(first, first + length)
+            own = queries[:, :, rows].reshape(1, g, group * length, d)  # a group's heads are rows: no repeated keys
+            seen_keys = torch.cat((context_keys, keys[:, rows]), dim=1)
+            seen_values = torch.cat((context_values, values[:, rows]), dim=1)
+            heads = functional.scaled_dot_product_attention(own, seen_keys[None], seen_values[None])
+            mixed[rows] = heads.view(g, group, length, d).permute(2, 0, 1, 3).reshape(length, -1)
+            first += length
         out: Tensor = self.o_proj(mixed)
         return out
 
@@ -127,5 +152,13 @@ class DraftLayer(nn.Module):
     ) -> Tensor:
         """[S, A, L, H] → [S, A, L, H]; arguments as `DraftAttention.forward`."""
         x = x + self.self_attn(self.input_layernorm(x), cosine, sine, context, hidden_context)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+    def forward_ragged(
+        self, x: Tensor, cosine: Tensor, sine: Tensor, lengths: Sequence[int], contexts: Sequence[KeysValues]
+    ) -> Tensor:
+        """[N, H] → [N, H]; arguments as `DraftAttention.forward_ragged`."""
+        x = x + self.self_attn.forward_ragged(self.input_layernorm(x), cosine, sine, lengths, contexts)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out

@@ -14,7 +14,7 @@ from statistics import median
 
 import torch
 
-from dspark_core.drafters.base import Drafter, DrafterState
+from dspark_core.drafters.base import DraftAsk, Drafter, DrafterState, block_or_raise
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.params import SamplingParams
 from dspark_core.profiling.profile import DraftProbe, StepProbe, mix, token_counts
@@ -136,7 +136,7 @@ class _Bench:
             states = [self._open_state(drafter, context, features) for _ in range(self._max_requests)]
             for count in counts:
                 about = (name, drafter.num_draft_tokens, context, count)
-                tasks.append((about, self._drafting(states[:count], drafter.num_draft_tokens)))
+                tasks.append((about, self._drafting(drafter, states[:count])))
         return tasks
 
     def _pass(self, slots: Sequence[KVSlot], shares: Sequence[int], context: int) -> _Task:
@@ -148,10 +148,13 @@ class _Bench:
 
         return _Task(lambda: self._target.forward(slots, token_ids, tapped_layers=self._taps), undo)
 
-    def _drafting(self, states: Sequence[DrafterState], count: int) -> _Task:
+    def _drafting(self, drafter: Drafter, states: Sequence[DrafterState]) -> _Task:
+        count = drafter.num_draft_tokens
+        asks = [DraftAsk(state, self._text[0], count, _GREEDY, SeededDice(0)) for state in states]
+
         def run() -> None:
-            for state in states:
-                state.draft(self._text[0], count, _GREEDY, SeededDice(0))
+            for outcome in drafter.draft_all(asks):
+                block_or_raise(outcome)
 
         return _Task(run)
 

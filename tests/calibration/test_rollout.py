@@ -124,7 +124,7 @@ def test_an_answer_that_fails_ends_the_rollout_with_its_reason(monkeypatch, capl
     def broken(*_):
         raise RuntimeError("a broken weight")
 
-    monkeypatch.setattr(drafters["dspark"], "draft_block", broken)
+    monkeypatch.setattr(drafters["dspark"], "hidden_states", broken)
     engine = Engine(DecodeLoop(target, ToyTokenizer(), drafters, FixedLoad()))
     request = GenerationRequest((1, 2, 0), SamplingParams(max_new_tokens=12), EVERY_DRAFT, "dspark")
     try:

@@ -116,13 +116,13 @@ def test_a_shorter_block_is_a_backbone_pass_of_its_own(monkeypatch):
     """The block looks both ways, so positions that are left out change the others: no slice of the whole one."""
     drafter, state = opened()
     widths = []
-    forward = drafter.model.forward_block
+    forward = drafter.model.forward_ragged
 
-    def watched(embeddings, positions, context):
+    def watched(embeddings, *arguments):
         widths.append(len(embeddings))
-        return forward(embeddings, positions, context)
+        return forward(embeddings, *arguments)
 
-    monkeypatch.setattr(drafter.model, "forward_block", watched)
+    monkeypatch.setattr(drafter.model, "forward_ragged", watched)
     blocks = [state.draft(1, n, SAMPLED, Preset(0, 0)) for n in (2, 1)]
     assert widths == [len(block.token_ids) for block in blocks] == [2, 1]
     assert not torch.allclose(blocks[0].candidate_probs[0], blocks[1].candidate_probs[0])

@@ -9,7 +9,7 @@ import torch
 
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.draft_folders import drafter_names, find_draft_folders
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, OneByOne
 from dspark_core.drafters.lm import LmDrafter
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.events import DecodeRound
@@ -47,7 +47,7 @@ PROMPTS = {
 }
 
 
-class EchoDrafter:
+class EchoDrafter(OneByOne):
     """Proposes a given text, with every fourth token wrong: all lengths of acceptance occur."""
 
     name, note, num_draft_tokens, tapped_layers, has_confidence = "echo", "", 6, (0,), True

@@ -1,0 +1,177 @@
+"""The sequential stage: tokens drawn left to right with a Markov bias and a confidence each, for all blocks of a round.
+
+Position by position: at each of them the requests that still draft share every product, and one that stops leaves.
+Symbols: N rows (positions of all blocks), A requests that still draft, H hidden size, V vocabulary, C tokens that may
+be drafted (V, or the draft vocabulary's), K candidates a position, r Markov rank. Source: DSpark §3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from dspark_core.drafters.base import DraftBlock
+from dspark_core.drafters.drawing import Drawing, draw_next, still_drawing, with_bias
+from dspark_core.errors import NumericsError
+from dspark_core.modules.confidence import ConfidenceHead
+from dspark_core.modules.drafter import Drafter as DraftModel
+from dspark_core.modules.sequential import MarkovHead
+from dspark_core.target.linear import Linear, make_linear, packing_works
+
+# Rows that go through the LM head at a time: few enough that little is computed for positions that are never drawn,
+# enough that a request by itself reads the head's table once for several positions.
+HEAD_ROWS = 8
+# Gathering a row of W2 costs about as much as this many rows of a product with the whole table (measured on CPUs).
+_GATHERED_ROW = 8
+
+
+class SequentialStage:
+    """Draws x_1 … x_n left to right: p_k ∝ exp(U_k + B_k(x_{<k})) over K candidates, c_k before x_k.
+
+    But for the LM head it runs on the CPU whatever the device: n tiny dependent steps cost more in launches than in
+    sums.
+
+    Args:
+        model: the networks.
+        lm_head: h [n, H] → U [n, C].
+        candidates: K.
+        vocabulary: the ids of the C tokens; None where they are all.
+        biased: whether the Markov head takes part (without it, the drafter is DFlash).
+    """
+
+    def __init__(
+        self, model: DraftModel, lm_head: Linear, candidates: int, vocabulary: torch.Tensor | None, *, biased: bool
+    ) -> None:
+        markov, confidence = model.markov_head, model.confidence_head
+        self._lm_head, self._candidates = lm_head, candidates
+        self._vocabulary, self._ids = vocabulary, None if vocabulary is None else vocabulary.cpu()
+        self._markov = MarkovStage(markov, self._ids) if biased and markov is not None else None
+        self._confidence = None
+        if confidence is not None:
+            embeddings = markov.markov_w1.weight if markov is not None and reads_markov(model) else None
+            self._confidence = ConfidenceStage(confidence, model.config.hidden_size, embeddings)
+
+    def draw(self, hidden: torch.Tensor, drawings: Sequence[Drawing]) -> list[DraftBlock | Exception]:
+        """Draw every request's block; h [N, H] has ``drawing.count`` rows of each, in the same order."""
+        head = _RowsAhead(self._lm_head, hidden)
+        rows = hidden.float().cpu() if self._markov is not None else None
+        scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
+        firsts, total = [], 0
+        for drawing in drawings:
+            firsts.append(total)
+            total += drawing.count
+        running, state = list(range(len(drawings))), None
+        for k in range(max((drawing.count for drawing in drawings), default=0)):
+            active = [drawings[i] for i in running]
+            at = [firsts[i] + k for i in running]
+            staying = still_drawing(active, k, lambda j: self._judge(active[j], k, at[j], scores))  # noqa: B023
+            if not staying:
+                break
+            if len(staying) < len(running):
+                running, active = [running[j] for j in staying], [active[j] for j in staying]
+                at = [at[j] for j in staying]
+                state = None if state is None else state[staying]
+            logits = head.at(at, [firsts[i] + drawings[i].count for i in running])
+            logits, places = with_bias(logits, active, self._vocabulary).topk(self._candidates)
+            logits, places = logits.float().cpu(), places.cpu()
+            if self._markov is not None and rows is not None:
+                bias, state = self._markov.bias([drawing.previous for drawing in active], rows[at], state, places)
+                logits = logits + bias
+            draw_next(active, logits, places if self._ids is None else self._ids[places])
+        return [drawing.outcome(has_confidence=self._confidence is not None) for drawing in drawings]
+
+    def _judge(self, drawing: Drawing, k: int, row: int, scores: Sequence[float] | None) -> bool:
+        if self._confidence is None or scores is None:
+            return True
+        logit = self._confidence.logit(scores[row], drawing.previous)
+        temperatures = drawing.temperatures
+        return drawing.judge(_sigmoid(logit), _sigmoid(logit if temperatures is None else logit / temperatures[k]))
+
+
+class _RowsAhead:
+    """The LM head's rows, computed for a few positions ahead of those that still draft."""
+
+    def __init__(self, lm_head: Linear, hidden: torch.Tensor) -> None:
+        self._lm_head, self._hidden = lm_head, hidden
+        self._known: dict[int, int] = {}
+        self._logits = hidden[:0]
+
+    def at(self, rows: Sequence[int], ends: Sequence[int]) -> torch.Tensor:
+        """U [A, C] of the given rows of h; each request's own rows go on up to its end."""
+        if any(row not in self._known for row in rows):
+            ahead = max(1, HEAD_ROWS // len(rows))
+            if self._hidden.is_cuda:  # a launch costs more than the rows
+                ahead = len(self._hidden)
+            wanted = [row + k for k in range(ahead) for row, end in zip(rows, ends, strict=True) if row + k < end]
+            self._known = {row: place for place, row in enumerate(wanted)}
+            self._logits = self._lm_head(self._hidden[wanted])
+        if len(self._known) == len(rows):
+            return self._logits
+        return self._logits[[self._known[row] for row in rows]]
+
+
+class MarkovStage:
+    """B_k = u_k · W2 at the candidates, with the head's own `mix`."""
+
+    def __init__(self, head: MarkovHead, vocabulary: torch.Tensor | None) -> None:
+        table = head.markov_w2.weight.detach().cpu()
+        # Where the machine has no fast products of the table's own type, float32 is what is fast.
+        dtype = table.dtype if packing_works(table.dtype) else torch.float32
+        self._head = head.without_tables()
+        self._w1 = head.markov_w1.weight.detach().cpu()
+        self._w2 = (table if vocabulary is None else table[vocabulary]).to(dtype)
+        self._product = make_linear(self._w2)
+
+    def bias(
+        self, previous: Sequence[int], hidden: torch.Tensor, state: torch.Tensor | None, places: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """B [A, K] after x_{k−1} of A requests, from h_k [A, H], at the candidates' places [A, K] among the C tokens.
+
+        The head's state comes back beside it.
+        """
+        mixed, state = self._head.mix(state, self._w1[list(previous)].float(), hidden)
+        if places.numel() * _GATHERED_ROW < len(self._w2):
+            rows = (self._w2[own].float() @ u for own, u in zip(places, mixed, strict=True))
+            return torch.stack(list(rows)), state
+        return self._product(mixed.to(self._w2.dtype)).float().gather(-1, places), state
+
+
+class ConfidenceStage:
+    """The logit w·[h_k; W1[x_{k−1}]] + b of c_k, known before x_k is drawn: it reads nothing later than x_{k−1}.
+
+    Args:
+        head: the trained head.
+        hidden_size: H.
+        embeddings: W1 [V, r], or None when the head was trained without it.
+    """
+
+    def __init__(self, head: ConfidenceHead, hidden_size: int, embeddings: torch.Tensor | None) -> None:
+        weight = head.proj.weight.detach().float()[0]
+        self._hidden_weight = weight[:hidden_size]
+        self._bias = float(head.proj.bias.detach().float())
+        # One number a token: the Markov part of the logit needs no product at run time.
+        self._token_scores = None
+        if embeddings is not None:
+            self._token_scores = (embeddings.detach().float() @ weight[hidden_size:]).cpu()
+
+    def hidden_scores(self, hidden: torch.Tensor) -> list[float]:
+        """w_h·h_k + b of n positions, from h [n, H]."""
+        return [float(x) for x in (hidden.float() @ self._hidden_weight + self._bias).tolist()]
+
+    def logit(self, hidden_score: float, previous: int) -> float:
+        """c_k's logit from its position's score and x_{k−1}. Raises NumericsError when it is not a finite number."""
+        token_score = 0.0 if self._token_scores is None else float(self._token_scores[previous])
+        if not math.isfinite(hidden_score + token_score):
+            raise NumericsError("The drafter's confidence is not a finite number; its weights are damaged.")
+        return hidden_score + token_score
+
+
+def reads_markov(model: DraftModel) -> bool:
+    """Whether the confidence head was trained on [h; W1] rather than on h alone."""
+    return model.config.confidence_head_with_markov and model.config.markov_rank > 0
+
+
+def _sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))
