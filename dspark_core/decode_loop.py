@@ -124,16 +124,21 @@ class DecodeLoop:
             slot.release()
             raise
 
-    def steer(self, answer: Answer, request: GenerationRequest) -> None:
+    def steer(self, answer: Answer, request: GenerationRequest) -> bool:
         """Obey the schedule and the drafter of ``request`` from the next round on; another drafter reads first.
+
+        Returns:
+            Whether it is another drafter.
 
         Raises:
             ResourceError: no memory for the other drafter's state.
         """
         drafter = self.drafter_named(request.drafter)
-        if drafter is not answer.drafter:
-            answer.switch(drafter)
         answer.schedule = request.schedule
+        if drafter is answer.drafter:
+            return False
+        answer.switch(drafter)
+        return True
 
     def prefill_chunk(self, answer: Answer) -> Prefilled | DrafterChanged | None:
         """Read up to `PREFILL_CHUNK` more tokens of the prompt, or of the text for a new drafter; the event at the end.

@@ -40,6 +40,7 @@ class Generation:
         self._loop = loop
         self._submitted_at = submitted_at
         self._answer: Answer | None = None  # while it waits there is nothing: no slot, no drafter state
+        self._reads_from = 0  # the engine's turn in which it began to read its prompt, or the text for a new drafter
         self._ahead: int | None = None  # as told last
         self._steering = threading.Lock()
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -110,6 +111,7 @@ class Engine:
         self._wake = threading.Condition()
         self._line: Line[Generation] = Line(self.limits, loop.target.max_context)
         self._closing = False
+        self._turns = 0
         self._thread = threading.Thread(target=self._serve, name="dspark-engine", daemon=True)
         self._thread.start()
 
@@ -183,11 +185,12 @@ class Engine:
                 self._end(generation, Ending("cancelled", "stopped by request"))
             elif generation in waiting and self._is_late(generation):
                 self._fail([generation], self._too_late())
+        self._turns += 1
         live = [generation for generation in running if not generation._cancelled.is_set()]
         opened = self._open(live)
         reading = [pair for pair in opened if not pair[1].ready]
-        if reading:
-            self._prefill(*reading[0])
+        if reading:  # who began to read first; whoever changes its drafter over and over holds up itself alone
+            self._prefill(*min(reading, key=lambda pair: pair[0]._reads_from))
         decoding = [pair for pair in opened if pair not in reading]
         if decoding:
             self._round(decoding)
@@ -200,12 +203,13 @@ class Engine:
         opened: list[tuple[Generation, Answer]] = []
         for generation in live:
             try:
+                begins = generation._answer is None
                 answer = generation._answer = generation._answer or self._loop.open(generation.request)
-                self._loop.steer(answer, generation.request)
+                if self._loop.steer(answer, generation.request) or begins:
+                    generation._reads_from = self._turns
                 opened.append((generation, answer))
             except Exception as error:  # the engine serves others: it must outlive any one request's failure
-                begins = generation._answer is None
-                if begins and opened and isinstance(error, ResourceError) and not self._is_late(generation):
+                if opened and self._may_wait_after(error, generation):
                     self._tell(generation, 0, "memory is short")
                     break
                 self._fail([generation], error)
@@ -248,6 +252,10 @@ class Engine:
             self._line.leave(generation)
             self._tell_places()
         generation._events.put(finished)
+
+    def _may_wait_after(self, error: Exception, generation: Generation) -> bool:
+        """Whether the error may pass when others give their memory back: it is of that kind, and nothing has begun."""
+        return isinstance(error, ResourceError) and generation._answer is None and not self._is_late(generation)
 
     def _is_late(self, generation: Generation) -> bool:
         return self._clock() - generation._submitted_at >= self.limits.max_wait_s

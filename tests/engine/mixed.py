@@ -24,7 +24,7 @@ OWN_LENGTHS = (
     ScheduleParams("fixed", 1, 1, 0.0),
     ScheduleParams("threshold", 0, 3, 0.3),
     ScheduleParams("threshold", 1, 3, 0.6, stop_early=False),
-    ScheduleParams("banded", 0, 3, load_signal="busy"),  # `FixedLoad` measures nothing: the company shows nowhere
+    ScheduleParams("banded", 0, 3, load_signal="simulated", simulated_load=0.4),
 )
 # Lengths that depend on the company: the law stays, the draws do not.
 JOINT_LENGTHS = (
@@ -32,6 +32,7 @@ JOINT_LENGTHS = (
     ScheduleParams("prefix", 1, 3),
     ScheduleParams("delayed", 0, 3),
     ScheduleParams("banded", 0, 3, load_signal="occupancy"),
+    ScheduleParams("banded", 0, 3, load_signal="engine"),
 )
 
 
@@ -80,6 +81,10 @@ def mixed_request(loop, dice: random.Random, *, longest_prompt=40, longest_answe
         temperature=0.0 if greedy else dice.choice([0.4, 0.8, 1.0]),
         top_k=dice.choice([0, 5]),
         top_p=dice.choice([1.0, 0.9]),
+        min_p=dice.choice([0.0, 0.0, 0.05]),
+        repetition_penalty=dice.choice([1.0, 1.0, 1.2]),
+        presence_penalty=dice.choice([0.0, 0.0, 0.5]),
+        logit_bias=dice.choice([(), ((7, 1.5), (9, -2.0))]),
         seed=dice.randrange(2**31),
         max_new_tokens=dice.randint(1, longest_answer),
     )

@@ -121,15 +121,15 @@ class Stress:
     def _act(self):
         self._read_all()
         full = len(self._visitors) >= self._limits.max_active + self._limits.max_waiting
-        if self._dice.random() < (0.05 if full else 0.6):
+        chance = self._dice.random()
+        if chance < (0.02 if full else 0.3):
             self._join()
-        elif self._visitors:
+        elif 0.3 <= chance < 0.48 and self._visitors:
             visitor = self._dice.choice(self._visitors)
-            chance = self._dice.random()
-            if chance < 0.06:
+            if chance < 0.35:
                 visitor.generation.cancel()
                 self.report.cancels += 1
-            elif chance < 0.6:
+            elif chance < 0.43:
                 self._change_schedule(visitor)
             else:
                 self._change_drafter(visitor)

@@ -135,7 +135,7 @@ def test_a_long_prompt_does_not_hold_up_a_running_answer(engine):
     wait_until(lambda: rounds_of(running) > 2)
     before = running._answer.rounds
     long_prompt = engine.submit(ask(5, prompt=(1, 2) * 1500))
-    wait_until(lambda: long_prompt._started)
+    wait_until(lambda: long_prompt._answer is not None and long_prompt._answer.ready)
     assert running._answer.rounds - before >= 8  # 2,999 tokens in chunks of 256: a round between any two
     running.cancel()
 

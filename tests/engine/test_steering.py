@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 import torch
@@ -123,6 +124,19 @@ def test_the_text_is_read_again_in_chunks_between_the_others_rounds(engine):
     assert sum(1 in one for one in target.passes[before:]) >= 3
     for generation in (other, changing):
         generation.cancel()
+
+
+def test_whoever_changes_its_drafter_over_and_over_holds_up_nobody_elses_prompt(engine):
+    fickle = engine.submit(ask(3000, name=3, prompt_tokens=900))
+    wait_until(lambda: fickle._answer is not None and fickle._answer.rounds > 0)
+    steer, names = engine._loop.steer, cycle(["table", "other"])
+
+    def steering(answer, request):  # it asks for another one each turn
+        return steer(answer, replace(request, drafter=next(names)) if answer is fickle._answer else request)
+
+    engine._loop.steer = steering
+    assert list(engine.submit(ask(5, name=1, prompt_tokens=900)))[-1].finish_reason == "length"
+    fickle.cancel()
 
 
 def test_what_cannot_be_honoured_is_refused_and_changes_nothing(engine):
