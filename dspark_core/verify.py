@@ -46,12 +46,13 @@ def verify(target_probs: torch.Tensor, block: DraftBlock, verify_len: int, dice:
         verify_len: ℓ ≥ 0.
         dice: this request's chance.
     """
-    accept_probs = _accept_probs(target_probs, block, verify_len)
+    draft_probs = _drawn_law(block.candidate_probs[:verify_len])
+    accept_probs = _accept_probs(target_probs, block, draft_probs)
     uniforms: list[float | None] = [None] * verify_len
     for k in range(verify_len):
         accepted, uniforms[k] = dice.accept(accept_probs[k])
         if not accepted:
-            residual = residual_law(target_probs[k], block.candidate_ids[k], block.candidate_probs[k])
+            residual = residual_law(target_probs[k], block.candidate_ids[k], draft_probs[k])
             return Verdict(k, tuple(accept_probs), tuple(uniforms), dice.choose(residual), "correction")
     next_id = dice.choose(target_probs[verify_len])
     return Verdict(verify_len, tuple(accept_probs), tuple(uniforms), next_id, "bonus")
@@ -65,11 +66,18 @@ def residual_law(target_row: torch.Tensor, candidate_ids: torch.Tensor, candidat
     return residual if bool(residual.sum() > 0) else target_row.double()
 
 
-def _accept_probs(target_probs: torch.Tensor, block: DraftBlock, verify_len: int) -> list[float]:
+def _drawn_law(candidate_probs: torch.Tensor) -> torch.Tensor:
+    """The draft law in float64, on the CPU. Dice divide by the sum, which in float32 is not quite 1; so must we."""
+    wide = candidate_probs.to("cpu", torch.float64)
+    return wide / wide.sum(-1, keepdim=True)
+
+
+def _accept_probs(target_probs: torch.Tensor, block: DraftBlock, draft_probs: torch.Tensor) -> list[float]:
+    verify_len = len(draft_probs)
     if verify_len == 0:
         return []
     drafted = torch.tensor(block.token_ids[:verify_len], device=target_probs.device)
     p_target = target_probs[:verify_len].gather(-1, drafted[:, None])[:, 0].double().cpu()
     at_drafted = block.candidate_ids[:verify_len].cpu() == drafted.cpu()[:, None]
-    p_draft = (block.candidate_probs[:verify_len].double().cpu() * at_drafted).sum(-1)
+    p_draft = (draft_probs * at_drafted).sum(-1)
     return [float(p) for p in (p_target / p_draft).clamp(max=1).tolist()]
