@@ -22,6 +22,8 @@ from dspark_core.scheduling.load import LoadSensor
 
 _LOG = logging.getLogger(__name__)
 
+Listener = Callable[[Event], None]
+
 
 class Generation:
     """One request's stream of events, to iterate over; safe to steer from other threads.
@@ -34,7 +36,9 @@ class Generation:
         tokens: prompt and answer at most, which is what is held for it while it runs.
     """
 
-    def __init__(self, request: GenerationRequest, loop: DecodeLoop, submitted_at: float) -> None:
+    def __init__(
+        self, request: GenerationRequest, loop: DecodeLoop, submitted_at: float, listener: Listener | None = None
+    ) -> None:
         self.request = request
         self.tokens = loop.capacity_for(request)
         self._loop = loop
@@ -44,8 +48,9 @@ class Generation:
         self._ahead: int | None = None  # as told last
         self._steering = threading.Lock()
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._tell = listener or self._events.put
         self._cancelled = threading.Event()
-        self._exhausted = False
+        self._exhausted = listener is not None
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
         """Bounds, threshold and policy of the rounds that have not begun. Raises ParameterError as `submit` does."""
@@ -141,8 +146,13 @@ class Engine:
         """Raise ParameterError if `submit` would refuse what the request asks for."""
         self._loop.check(request)
 
-    def submit(self, request: GenerationRequest) -> Generation:
+    def submit(self, request: GenerationRequest, listener: Listener | None = None) -> Generation:
         """Start a generation, or let it wait for its turn (`Waiting` events then tell its place in the line).
+
+        Args:
+            request: what to generate.
+            listener: gets the events at the moment they happen, in the engine's own thread, which waits for it; so it
+                must be quick, and neither raise nor call the engine. The generation then has none to iterate over.
 
         Raises:
             ParameterError: the request cannot be honoured exactly (see `DecodeLoop.open`).
@@ -152,7 +162,7 @@ class Engine:
         with self._wake:
             if self._closing:
                 raise ResourceError("The engine is closed. Open a new session.")
-            generation = Generation(request, self._loop, self._clock())
+            generation = Generation(request, self._loop, self._clock(), listener)
             self._line.join(generation)
             self._tell_places()
             self._wake.notify()
@@ -223,7 +233,7 @@ class Engine:
             self._fail([generation], error)
             return
         if event is not None:
-            generation._events.put(event)
+            generation._tell(event)
 
     def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:
         try:
@@ -236,7 +246,7 @@ class Engine:
             if event is None:
                 self._fail([generation], answer.failure or RuntimeError("no reason is known"))
                 continue
-            generation._events.put(event)
+            generation._tell(event)
             if answer.ending is not None:
                 self._end(generation, answer.ending)
 
@@ -251,7 +261,7 @@ class Engine:
         with self._wake:
             self._line.leave(generation)
             self._tell_places()
-        generation._events.put(finished)
+        generation._tell(finished)
 
     def _may_wait_after(self, error: Exception, generation: Generation) -> bool:
         """Whether the error may pass when others give their memory back: it is of that kind, and nothing has begun."""
@@ -273,4 +283,4 @@ class Engine:
     def _tell(self, generation: Generation, ahead: int, reason: str) -> None:
         if generation._ahead != ahead:
             generation._ahead = ahead
-            generation._events.put(Waiting(ahead, reason))
+            generation._tell(Waiting(ahead, reason))

@@ -20,10 +20,12 @@ Array = NDArray[np.float64]
 class Share(NamedTuple):
     """What one answer had in the window, so that the shares of all answers add up to the whole window.
 
+    An answer without a round there has no share: its seconds are the others'.
+
     Attributes:
         tokens: committed tokens.
-        wall_s: its part of the window's seconds: those during which it was there (asked for and not ended), over the
-            mean number of answers that were there.
+        wall_s: its part of the window's seconds, in proportion to those during which it was there (asked for and not
+            ended).
         rounds: its rounds.
         verified, accepted: drafts that the target checked, and those that joined the answer.
         draft_s, schedule_s, round_s: seconds of its rounds; a round that several answers shared counts for each.
@@ -43,14 +45,12 @@ NOTHING = Share(*[0.0] * len(Share._fields))
 
 
 def shares(cell: CellTrace) -> dict[int, Share]:
-    """By index, the shares of the answers that were there in the window."""
-    present = {answer.index: _overlap_s(answer, cell) for answer in cell.answers}
+    """By index, the shares of the answers that had a round in the window."""
+    rounds = {answer.index: _within(answer, cell) for answer in cell.answers}
+    present = {answer.index: _overlap_s(answer, cell) for answer in cell.answers if rounds[answer.index]}
     total = sum(present.values())
-    scale = cell.wall_s / total if total else 0.0
     return {
-        answer.index: _share(_within(answer, cell), scale * present[answer.index])
-        for answer in cell.answers
-        if present[answer.index] > 0
+        index: _share(rounds[index], cell.wall_s * seconds / total) for index, seconds in present.items() if seconds > 0
     }
 
 

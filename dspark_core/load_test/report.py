@@ -12,24 +12,28 @@ from dspark_core.load_test.goals import goals
 from dspark_core.load_test.lane import PLAIN, Lane
 from dspark_core.load_test.race import Measured
 from dspark_core.load_test.resampled import Figure, Level
-from dspark_core.load_test.trace import AnswerTrace
+from dspark_core.load_test.trace import AnswerTrace, CellTrace
 
 _MEDIAN, _HIGH = 0.5, 0.95
+_OF_A_SET = ("tau", "budget", "wasted_share", "wasted_per_token")  # the sets share the pass: no throughput of one
 
 
 def results(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
     """``results[lane][users]`` with the figures and their 95 % intervals, ``goals``, and what is missing.
 
     Times are in seconds, ``throughput`` and ``user_tokens_per_s`` in tokens a second; see `figures` and `trace` for
-    what each one is. ``over[other]`` is the lane's throughput over that of plain decoding and of the fixed lengths.
+    what each one is. ``over[other]`` is the lane's throughput over that of plain decoding and of the fixed lengths;
+    ``by_set`` has what is verified for the prompts of each set, which were asked side by side.
     """
     levels = {users: Level(measured.cells[users]) for users in sorted(measured.cells)}
+    by_set = {users: _by_set(measured.cells[users]) for users in levels}
     baselines = [lane.name for lane in lanes if lane.name == PLAIN or lane.schedule.policy == "fixed"]
     return {
         "measured": True,
         "results": {
             lane.name: {
                 str(users): _cell(lane.name, baselines, level, measured.cells[users][lane.name])
+                | {"by_set": {kind: _sums(lane.name, of, _OF_A_SET) for kind, of in by_set[users].items()}}
                 for users, level in levels.items()
             }
             for lane in lanes
@@ -40,10 +44,8 @@ def results(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
     }
 
 
-def _cell(name: str, baselines: Sequence[str], level: Level, cells: Sequence[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for figure in SUM_FIGURES:
-        found |= _named(figure, level.figure(name, figure))
+def _cell(name: str, baselines: Sequence[str], level: Level, cells: Sequence[CellTrace]) -> dict[str, Any]:
+    found = _sums(name, level, SUM_FIGURES)
     found |= _named("user_tokens_per_s", level.of_answers(name, lambda answer: answer.tokens_per_s, _MEDIAN))
     found |= _named("first_token_s", level.of_answers(name, _first_token_s, _MEDIAN))
     found |= _named("first_token_p95_s", level.of_answers(name, _first_token_s, _HIGH))
@@ -56,6 +58,24 @@ def _cell(name: str, baselines: Sequence[str], level: Level, cells: Sequence[Any
         "window_s": sum(cell.wall_s for cell in cells),
         "mean_users": mean(mean_users(cell) for cell in cells),
     }
+
+
+def _sums(name: str, level: Level, figures: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for figure in figures:
+        found |= _named(figure, level.figure(name, figure))
+    return found
+
+
+def _by_set(cells: Mapping[str, Sequence[CellTrace]]) -> dict[str, Level]:
+    """The levels of each set, in the order of the list of questions."""
+    listed = sorted((a for of in cells.values() for cell in of for a in cell.answers if a.index >= 0), key=_index)
+    kinds = dict.fromkeys(answer.kind for answer in listed)
+    return {kind: Level(cells, kind) for kind in kinds}
+
+
+def _index(answer: AnswerTrace) -> int:
+    return answer.index
 
 
 def _first_token_s(answer: AnswerTrace) -> float | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dspark_core.bench.bootstrap import clustered_weights, interval_95
-from dspark_core.load_test.figures import NOTHING, Array, Sums, counted, quantile, shares, starting
+from dspark_core.load_test.figures import NOTHING, Array, Share, Sums, counted, quantile, shares, starting
 from dspark_core.load_test.trace import AnswerTrace, CellTrace
 
 
@@ -39,11 +39,12 @@ class Level:
 
     Args:
         cells: lane → its cells, one a repeat; all lanes have the same repeats.
+        kind: only the answers to prompts of that set; None for all. The window is that of all either way.
     """
 
-    def __init__(self, cells: Mapping[str, Sequence[CellTrace]]) -> None:
+    def __init__(self, cells: Mapping[str, Sequence[CellTrace]], kind: str | None = None) -> None:
         self._cells = cells
-        self._by_lane = {lane: [shares(cell) for cell in of] for lane, of in cells.items()}
+        self._by_lane = {lane: [_shares_of(cell, kind) for cell in of] for lane, of in cells.items()}
         repeats = range(max(map(len, cells.values())))
         everywhere = [sorted({i for of in self._by_lane.values() for i in of[repeat]}) for repeat in repeats]
         self._places = [(repeat, index) for repeat in repeats for index in everywhere[repeat]]
@@ -92,7 +93,14 @@ class Level:
         )
 
     def _sums(self, lanes: Sequence[str], weights: Array) -> list[Sums]:
-        return [
-            Sums(weights @ np.array([self._by_lane[lane][r].get(index, NOTHING) for r, index in self._places]))
-            for lane in lanes
-        ]
+        return [Sums(weights @ self._matrix(lane)) for lane in lanes]
+
+    def _matrix(self, lane: str) -> Array:
+        """The lane's shares [K, 8]; nothing where it had no answer."""
+        rows = [self._by_lane[lane][repeat].get(index, NOTHING) for repeat, index in self._places]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(NOTHING))
+
+
+def _shares_of(cell: CellTrace, kind: str | None) -> dict[int, Share]:
+    kinds = {answer.index: answer.kind for answer in cell.answers}
+    return {index: share for index, share in shares(cell).items() if kind in (None, kinds[index])}

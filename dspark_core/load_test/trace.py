@@ -1,6 +1,6 @@
 """What a load test records: when each answer of each user moved on, and by how much. No torch here.
 
-All times are seconds of one clock that only ever rises, read where the user is: in the caller's thread.
+All times are seconds of one clock that only ever rises, read at the moment the engine tells an event.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One round of one answer, as its user saw it.
+    """One round of one answer.
 
     Attributes:
         at_s: when its tokens came.

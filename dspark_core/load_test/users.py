@@ -7,7 +7,7 @@ the list empty go on from its beginning: so that the others are never alone.
 
 from __future__ import annotations
 
-import threading
+import queue
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,14 +15,18 @@ from dataclasses import replace
 from dspark_core.bench.paired import NUM_SEEDS, Case
 from dspark_core.engine import Engine, Generation
 from dspark_core.errors import DSparkError
-from dspark_core.events import DecodeRound, Finished
+from dspark_core.events import DecodeRound, Event, Finished
 from dspark_core.load_test.lane import Lane
 from dspark_core.load_test.trace import AnswerTrace, CellTrace, Commit
 from dspark_core.params import GenerationRequest, SamplingParams
 
+_TICK_S = 0.1  # between two looks at the clock, and at Ctrl-C
+
 
 class Users:
     """One method with N users, once.
+
+    All of them live in the caller's thread, and the engine notes the times: so they take no time away from it.
 
     Args:
         engine: which nobody else uses meanwhile.
@@ -52,14 +56,10 @@ class Users:
         self._users = users
         self._answers = answers
         self._seconds = seconds
-        self._changed = threading.Condition()  # guards all below
-        self._next = 0
-        self._served: set[int] = set()
-        self._counted = 0
-        self._start_s = self._end_s = 0.0
-        self._running: dict[int, Generation] = {}
-        self._stopping = False
-        self._error: BaseException | None = None
+        self._next = 0  # index of the next question
+        self._starting: list[_Asked] = []
+        self._running: dict[_Asked, Generation] = {}
+        self._ended: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
         self._traces: list[AnswerTrace] = []
 
     def run(self) -> CellTrace:
@@ -69,98 +69,92 @@ class Users:
             DSparkError: an answer failed, or was refused.
             KeyboardInterrupt: as it came.
         """
-        threads = [threading.Thread(target=self._live, args=(user,), daemon=True) for user in range(self._users)]
         try:
-            for thread in threads:
-                thread.start()
-            self._wait()
+            for user in range(self._users):
+                length = max(1, user * self._sampling.max_new_tokens // self._users)
+                self._starting.append(self._ask(-1 - user, length))
+            while (end_s := self._end_s()) is None:
+                self._go_on()
         finally:
             self._stop()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
-        if self._error is not None:
-            raise self._error
-        return CellTrace(self._users, self._start_s, self._end_s, tuple(self._traces), self._answers)
+        return CellTrace(self._users, self._start_s() or end_s, end_s, tuple(self._traces), self._answers)
 
-    def _wait(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._error or len(self._served) == self._users)
-            self._changed.wait_for(lambda: self._error or self._counted == self._answers, timeout=self._seconds)
-            if self._seconds is not None:
-                self._end_s = time.perf_counter()
+    def _start_s(self) -> float | None:
+        """When the last user had a first token; None while somebody has none."""
+        firsts = [asked.commits[0].at_s for asked in self._starting if asked.commits]
+        return max(firsts) if len(firsts) == self._users else None
 
-    def _stop(self) -> None:
-        with self._changed:
-            self._stopping = True
-            for generation in self._running.values():
-                generation.cancel()
+    def _end_s(self) -> float | None:
+        """When the window was over; None while it is not."""
+        start_s = self._start_s()
+        if self._seconds is not None:
+            over = start_s is not None and time.perf_counter() >= start_s + self._seconds
+            return start_s + self._seconds if over and start_s is not None else None
+        ended = [
+            trace.ended_s
+            for trace in self._traces
+            if trace.ended_s is not None and 0 <= trace.index < (self._answers or 0)
+        ]
+        return max(ended) if len(ended) == self._answers and start_s is not None else None
 
-    def _live(self, user: int) -> None:
-        """One user, from the first question until the test stops."""
-        try:
-            self._ask(user, -1 - user, max(1, user * self._sampling.max_new_tokens // self._users))
-            while (index := self._take()) is not None:
-                self._ask(user, index, self._sampling.max_new_tokens)
-        except BaseException as error:  # whatever it is, the test must end with it instead of waiting for ever
-            with self._changed:
-                self._error = self._error or error
-                self._changed.notify_all()
-
-    def _take(self) -> int | None:
-        with self._changed:
-            if self._stopping:
-                return None
-            self._next += 1
-            return self._next - 1
-
-    def _ask(self, user: int, index: int, max_new_tokens: int) -> None:
+    def _ask(self, index: int, max_new_tokens: int) -> _Asked:
         case = self._cases[index % len(self._cases)]
         seed = ((self._sampling.seed or 0) + index) % NUM_SEEDS
         sampling = replace(self._sampling, seed=seed, max_new_tokens=max_new_tokens)
-        submitted_s = time.perf_counter()
         request = GenerationRequest(case.prompt_ids, sampling, self._lane.schedule, self._lane.drafter)
-        with self._engine.submit(request) as generation:
-            self._begin(user, generation)
-            commits, ended_s = self._follow(user, generation)
-        self._note(AnswerTrace(index, case.kind, submitted_s, tuple(commits), ended_s))
+        asked = _Asked(index, case.kind, self._ended)
+        self._running[asked] = self._engine.submit(request, asked.hear)
+        return asked
 
-    def _begin(self, user: int, generation: Generation) -> None:
-        with self._changed:
-            self._running[user] = generation
-            if self._stopping:
-                generation.cancel()
+    def _go_on(self) -> None:
+        """Whoever has an answer asks the next question."""
+        try:
+            asked = self._ended.get(timeout=_TICK_S)
+        except queue.Empty:
+            return
+        self._leave(asked)
+        if asked.failure:
+            raise DSparkError(f"The lane {self._lane.name} failed with {self._users} users: {asked.failure}.")
+        if self._end_s() is None:
+            self._ask(self._next, self._sampling.max_new_tokens)
+            self._next += 1
 
-    def _follow(self, user: int, generation: Generation) -> tuple[list[Commit], float | None]:
-        commits: list[Commit] = []
-        for event in generation:
-            now = time.perf_counter()
-            if isinstance(event, DecodeRound):
-                commits.append(_commit(event, now))
-                if user not in self._served:
-                    self._is_served(user, now)
-            if isinstance(event, Finished):
-                if event.finish_reason == "error":
-                    raise DSparkError(f"The lane {self._lane.name} failed with {self._users} users: {event.detail}.")
-                return commits, None if event.finish_reason == "cancelled" else now
-        raise DSparkError(f"The lane {self._lane.name} failed with {self._users} users: an answer has no end.")
+    def _stop(self) -> None:
+        for generation in self._running.values():
+            generation.cancel()
+        while self._running:
+            self._leave(self._ended.get())
 
-    def _is_served(self, user: int, now: float) -> None:
-        with self._changed:
-            self._served.add(user)
-            self._start_s = max(self._start_s, now)  # threads may come here in another order than they read the clock
-            if len(self._served) == self._users:
-                self._changed.notify_all()
+    def _leave(self, asked: _Asked) -> None:
+        del self._running[asked]
+        self._traces.append(asked.trace())
 
-    def _note(self, trace: AnswerTrace) -> None:
-        with self._changed:
-            self._traces.append(trace)
-            if trace.ended_s is None or self._answers is None or not 0 <= trace.index < self._answers:
-                return
-            self._counted += 1
-            self._end_s = max(self._end_s, trace.ended_s)
-            if self._counted == self._answers:
-                self._changed.notify_all()
+
+class _Asked:
+    """A question on its way, filled by the engine's thread; when it has ended it goes into ``ended``."""
+
+    def __init__(self, index: int, kind: str, ended: queue.SimpleQueue[_Asked]) -> None:
+        self.commits: list[Commit] = []
+        self.failure = ""
+        self._index = index
+        self._kind = kind
+        self._ended = ended
+        self._submitted_s = time.perf_counter()
+        self._ended_s: float | None = None
+
+    def hear(self, event: Event) -> None:
+        """Note an event of the engine."""
+        now = time.perf_counter()
+        if isinstance(event, DecodeRound):
+            self.commits.append(_commit(event, now))
+        if isinstance(event, Finished):
+            self._ended_s = None if event.finish_reason in ("cancelled", "error") else now
+            self.failure = event.detail if event.finish_reason == "error" else ""
+            self._ended.put(self)
+
+    def trace(self) -> AnswerTrace:
+        """What came of it."""
+        return AnswerTrace(self._index, self._kind, self._submitted_s, tuple(self.commits), self._ended_s)
 
 
 def _commit(event: DecodeRound, at_s: float) -> Commit:

@@ -63,6 +63,16 @@ def test_events_come_in_order(engine):
     wait_until(lambda: engine.num_active == 0)
 
 
+def test_a_listener_hears_the_same_events_and_leaves_none_to_iterate_over(engine):
+    heard = []
+    generation = engine.submit(ask(), heard.append)
+    wait_until(lambda: heard and isinstance(heard[-1], Finished))
+    assert list(generation) == []
+    asked = list(engine.submit(ask()))
+    assert [type(event) for event in heard] == [type(event) for event in asked]
+    assert heard[-1].token_ids == asked[-1].token_ids
+
+
 def test_each_of_several_answers_equals_its_solo_run(engine):
     solo = [list(engine.submit(ask(40, seed)))[-1].token_ids for seed in range(4)]
     together = [engine.submit(ask(40, seed)) for seed in range(4)]

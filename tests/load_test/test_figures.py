@@ -110,6 +110,22 @@ def test_what_was_not_observed_has_no_figure_and_one_answer_has_no_interval():
     assert level.figure("a", "throughput") == Figure(1.0, None)
 
 
+def test_a_set_has_its_own_budget():
+    maths = answer(1, 10.0, [commit(20.0, 1, verified=8)], 20.0, kind="maths")
+    mixed = CellTrace(1, 0.0, 20.0, (answer(0, 0.0, [commit(10.0, 1, verified=2)], 10.0), maths), counting=2)
+    assert Level({"a": [mixed]}).figure("a", "budget").value == 1 + 5
+    assert Level({"a": [mixed]}, "chat").figure("a", "budget").value == 1 + 2
+    assert Level({"a": [mixed]}, "maths").figure("a", "budget").value == 1 + 8
+    assert Level({"a": [mixed]}, "code").figure("a", "budget").value is None
+
+
+def test_an_answer_without_a_round_in_the_window_leaves_its_seconds_to_the_others():
+    waiting = answer(1, 5.0, [])
+    both = CellTrace(2, 0.0, 10.0, (answer(0, 0.0, [commit(5.0, 4)], 10.0), waiting))
+    assert list(shares(both)) == [0]
+    assert sums(both).throughput == 0.4
+
+
 def test_speed_and_waiting_are_quantiles_over_the_answers_that_count():
     level = Level({"a": [CELL]})
     assert level.of_answers("a", lambda it: it.first_token_s, 0.5).value == 2.0

@@ -1,7 +1,5 @@
 """N users on the toy's real engine: all are served all the time, each question has its own seed, nothing is left."""
 
-import threading
-
 import pytest
 
 from dspark_core.bench.paired import Case
@@ -78,7 +76,7 @@ def test_a_question_has_the_same_seed_whoever_asks_it(session):
 def test_a_time_limit_ends_the_window_and_cuts_what_runs(session):
     endless = SamplingParams(max_new_tokens=8000)
     cell = ask(session, PLAIN, endless, users=2, seconds=0.05)
-    assert cell.wall_s >= 0.05
+    assert cell.wall_s == pytest.approx(0.05)
     assert all(answer.ended_s is None for answer in cell.answers if answer.index >= 0)
     assert len(cell.answers) == 3, "the first answer of user 1 has one token, then comes a question of the list"
     assert counted(cell) == []
@@ -86,10 +84,8 @@ def test_a_time_limit_ends_the_window_and_cuts_what_runs(session):
 
 
 def test_nothing_runs_any_more_when_the_last_counted_answer_has_ended(session):
-    before = threading.active_count()
     ask(session, "fixed", users=5, answers=5)
     assert session.engine.num_active == 0
-    assert threading.active_count() == before
 
 
 def test_an_answer_that_fails_ends_the_test_with_the_reason_and_leaves_nobody_behind(session, monkeypatch, caplog):
@@ -108,7 +104,7 @@ def test_an_interruption_leaves_nobody_behind(session, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Users, "_wait", interrupted)
+    monkeypatch.setattr(Users, "_go_on", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ask(session, "fixed", users=3, answers=3)
     assert session.engine.num_active == 0
