@@ -17,7 +17,7 @@ import gradio as gr
 
 from dspark_core.errors import DSparkError, ParameterError
 from ui.host import SessionHost
-from ui.inputs import read_prompt, read_sampling, read_schedule, read_text
+from ui.inputs import SCHEDULE_CONTROLS, read_prompt, read_sampling, read_schedule, read_text
 from ui.layout import Parts
 from ui.ports import GenerationPort
 from ui.trace import Trace, to_json
@@ -61,13 +61,8 @@ class Answering:
         self._visitors = visitors
         self._parts = parts
 
-    def send(
-        self, prompt: str, history: list[Turn], system: str, drafter: str, policy: str, l_min: float, l_max: float,
-        threshold: float, beyond_cut: bool, temperature: float, top_p: float, max_tokens: float, seed: str,
-        request: gr.Request,
-    ) -> Iterator[Changes]:  # fmt: skip
-        """Answer a new message."""
-        controls = (system, drafter, policy, l_min, l_max, threshold, beyond_cut, temperature, top_p, max_tokens, seed)
+    def send(self, prompt: str, history: list[Turn], request: gr.Request, *controls: Any) -> Iterator[Changes]:
+        """Answer a new message; ``controls`` are the values of `Parts.controls`."""
         visitor = visitor_of(request)
         try:
             turns = [*history, {"role": "user", "content": read_prompt(prompt)}]
@@ -77,13 +72,8 @@ class Answering:
             return
         yield from self._stream(generation, turns, visitor, {self._parts.prompt: ""})
 
-    def regenerate(
-        self, history: list[Turn], system: str, drafter: str, policy: str, l_min: float, l_max: float,
-        threshold: float, beyond_cut: bool, temperature: float, top_p: float, max_tokens: float, seed: str,
-        request: gr.Request,
-    ) -> Iterator[Changes]:  # fmt: skip
+    def regenerate(self, history: list[Turn], request: gr.Request, *controls: Any) -> Iterator[Changes]:
         """Answer the last message again, with the controls as they are now."""
-        controls = (system, drafter, policy, l_min, l_max, threshold, beyond_cut, temperature, top_p, max_tokens, seed)
         turns = history[:-1] if history and history[-1]["role"] == "assistant" else list(history)
         visitor = visitor_of(request)
         try:
@@ -107,13 +97,13 @@ class Answering:
             )
         if self._visitors.running(visitor):
             raise ParameterError("Your last answer still runs. Press Stop first, or wait for its end.")
-        system, drafter, policy, l_min, l_max, threshold, beyond_cut, temperature, top_p, max_tokens, seed = controls
+        system, drafter, *rest = controls
         if not isinstance(drafter, str):
             raise ParameterError("Choose a drafter from the list.")
         system_text = read_text("The system prompt", system).strip()
         messages = ([{"role": "system", "content": system_text}] if system_text else []) + turns
-        sampling = read_sampling(temperature, top_p, max_tokens, seed)
-        schedule = read_schedule(policy, l_min, l_max, threshold, beyond_cut)
+        schedule = read_schedule(*rest[: len(SCHEDULE_CONTROLS)])
+        sampling = read_sampling(*rest[len(SCHEDULE_CONTROLS) :])
         generation = session.engine.submit(session.request(messages, sampling, schedule, drafter))
         self._visitors.begin(visitor, generation)
         return generation

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 
 from dspark_core.errors import ParameterError
-from dspark_core.params import SamplingParams, ScheduleParams
+from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
 
+# The controls of a page that make a schedule and a law, in the order that the functions below take their values.
+SCHEDULE_CONTROLS = (
+    "policy", "l_min", "l_max", "threshold", "beyond_cut", "band_low", "band_high", "load_signal", "simulated_load",
+)  # fmt: skip
+SAMPLING_CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, which the context limit follows
 
 
@@ -39,19 +44,26 @@ def _seed(value: object) -> int | None:
 
 
 def read_schedule(
-    policy: object, l_min: object, l_max: object, threshold: object, beyond_cut: object
-) -> ScheduleParams:
+    policy: object, l_min: object, l_max: object, threshold: object, beyond_cut: object, band_low: object,
+    band_high: object, load_signal: object, simulated_load: object,
+) -> ScheduleParams:  # fmt: skip
     """The schedule that the controls say. Raises ParameterError."""
     if not isinstance(policy, str):
         raise ParameterError(f"The policy is {_shown(policy)}; choose one from the list.")
     if not isinstance(beyond_cut, bool):
         raise ParameterError(f"'Draft beyond the cut' is {_shown(beyond_cut)}; tick it, or leave it empty.")
+    if load_signal not in LOAD_SIGNALS:
+        raise ParameterError(f"The load signal is {_shown(load_signal)}; choose one from the list.")
     return ScheduleParams(
         policy,
         _whole("L_min", l_min),
         _whole("L_max", l_max),
         _number("The threshold", threshold),
         stop_early=not beyond_cut,
+        band_low=_number("The lower band", band_low),
+        band_high=_number("The upper band", band_high),
+        load_signal=load_signal,
+        simulated_load=_number("The simulated load", simulated_load),
     )
 
 

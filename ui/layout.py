@@ -7,8 +7,9 @@ from typing import Any
 
 import gradio as gr
 
-from dspark_core.params import PRESETS, ScheduleParams
+from dspark_core.params import PRESETS, LoadSignal, ScheduleParams
 from dspark_core.scheduling import POLICIES
+from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS
 from ui.panels import feed, panel
 
 EXAMPLES = (
@@ -19,6 +20,12 @@ EXAMPLES = (
 )
 SLIDER_TOP = 15  # of L_min and L_max until the drafter's γ is known
 DEFAULT_SCHEDULE = ScheduleParams()
+LOAD_NAMES: dict[str, LoadSignal] = {
+    "occupancy: answers that run": "occupancy",
+    "engine: its busy share": "engine",
+    "device: GPU or CPU in use": "device",
+    "simulated: by the slider": "simulated",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,10 @@ class Parts:
     l_max: gr.Slider
     threshold: gr.Slider
     beyond_cut: gr.Checkbox
+    band_low: gr.Slider
+    band_high: gr.Slider
+    load_signal: gr.Dropdown
+    simulated_load: gr.Slider
     temperature: gr.Slider
     top_p: gr.Slider
     max_tokens: gr.Slider
@@ -55,10 +66,13 @@ class Parts:
     @property
     def controls(self) -> list[Any]:
         """What an answer is asked with, in the order that `ui.answering` takes."""
-        return [
-            self.system, self.drafter, self.policy, self.l_min, self.l_max, self.threshold, self.beyond_cut,
-            self.temperature, self.top_p, self.max_tokens, self.seed,
-        ]  # fmt: skip
+        sampling = [getattr(self, name) for name in SAMPLING_CONTROLS]
+        return [self.system, self.drafter, *self.schedule, *sampling]
+
+    @property
+    def schedule(self) -> list[Any]:
+        """What makes the schedule, in the order that `ui.inputs.read_schedule` takes."""
+        return [getattr(self, name) for name in SCHEDULE_CONTROLS]
 
     @property
     def streamed(self) -> list[Any]:
@@ -169,6 +183,7 @@ def _controls() -> dict[str, Any]:
                 0, 2, 0, step=0.05, label="Temperature", min_width=120,
                 info="0 is greedy", elem_id="ds-temperature",
             )  # fmt: skip
+        bands = _bands()
         beyond_cut = gr.Checkbox(
             True, label="Draft beyond the cut", elem_id="ds-beyond-cut",
             info="to see what was cut; without it drafting ends there: faster, and the text has the same law",
@@ -192,5 +207,31 @@ def _controls() -> dict[str, Any]:
     return {
         "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
         "threshold": threshold, "beyond_cut": beyond_cut, "temperature": temperature, "top_p": top_p,
-        "max_tokens": max_tokens, "seed": seed, "system": system,
+        "max_tokens": max_tokens, "seed": seed, "system": system, **bands,
+    }  # fmt: skip
+
+
+def _bands() -> dict[str, Any]:
+    """What only the policy ``banded`` heeds; the page shows it under that policy."""
+    with gr.Column(elem_id="ds-bands"):
+        with gr.Row(elem_classes=["ds-pair"]):
+            band_low = gr.Slider(
+                0, 1, DEFAULT_SCHEDULE.band_low, step=0.01, label="Lower band", min_width=120,
+                info="stop below it", elem_id="ds-band-low",
+            )  # fmt: skip
+            band_high = gr.Slider(
+                0, 1, DEFAULT_SCHEDULE.band_high, step=0.01, label="Upper band", min_width=120,
+                info="verify above it", elem_id="ds-band-high",
+            )  # fmt: skip
+        with gr.Row(elem_classes=["ds-pair"]):
+            load_signal = gr.Dropdown(
+                list(LOAD_NAMES.items()), value=DEFAULT_SCHEDULE.load_signal, label="Load signal", min_width=120,
+                info="what decides between the bands", elem_id="ds-load-signal",
+            )  # fmt: skip
+            simulated_load = gr.Slider(
+                0, 1, DEFAULT_SCHEDULE.simulated_load, step=0.01, label="Simulated load", min_width=120,
+                info="0 idle, 1 full", elem_id="ds-simulated-load",
+            )  # fmt: skip
+    return {
+        "band_low": band_low, "band_high": band_high, "load_signal": load_signal, "simulated_load": simulated_load,
     }  # fmt: skip

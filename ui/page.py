@@ -13,7 +13,7 @@ from dspark_core.errors import DSparkError
 from dspark_core.params import PRESETS, Preset, ScheduleParams
 from ui.answering import Answering, Changes, Turn, notice, visitor_of
 from ui.host import SessionHost
-from ui.inputs import read_schedule
+from ui.inputs import SCHEDULE_CONTROLS, read_schedule
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
 from ui.ports import InfoPort
 from ui.trace import figures_json, load_json, to_json
@@ -96,11 +96,10 @@ class Wiring:
     def _connect_schedule(self, quiet: dict[str, Any]) -> None:
         parts = self._parts
         sliders: list[Any] = [parts.policy, parts.l_min, parts.l_max, parts.threshold]
-        steering = [*sliders, parts.beyond_cut]
         gr.on(
-            [part.change for part in steering],
+            [part.change for part in parts.schedule],
             self.reschedule,
-            steering,
+            parts.schedule,
             parts.schedule_note,
             trigger_mode="always_last",
             queue=False,
@@ -155,22 +154,23 @@ class Wiring:
             body["info"] = [info.model, info.device_label, info.dtype, info.num_draft_tokens, info.max_context]
             body["drafters"] = info.drafters
             body["active"] = session.engine.num_active
-            body["load"] = load_json(session.engine.load_sensor.sample())
+            body["step_curve"] = info.step_curve
+            body["load"] = load_json(session.engine.load())
         return to_json(body)
 
-    def reschedule(
-        self, policy: str, l_min: float, l_max: float, threshold: float, beyond_cut: bool, request: gr.Request
-    ) -> str:
-        """Steer the visitor's running answer; say what happened."""
+    def reschedule(self, request: gr.Request, *controls: Any) -> str:
+        """Steer the visitor's running answer by the values of `Parts.schedule`; say what happened."""
         visitor = visitor_of(request)
+        asked = dict(zip(SCHEDULE_CONTROLS, controls, strict=False))
+        shown = {name: str(asked.get(name)) for name in ("policy", "load_signal")}
         try:
-            schedule = read_schedule(policy, l_min, l_max, threshold, beyond_cut)
+            schedule = read_schedule(*controls)
             running = self._visitors.update_schedule(visitor, schedule)
         except DSparkError as error:
             running = self._visitors.running(visitor)
             rest = "The running answer keeps its last schedule." if running else "Correct it before the next answer."
-            return _schedule_note("error", f"{error} {rest}")
-        return _schedule_note("info", _described(schedule, running))
+            return _schedule_note("error", f"{error} {rest}", shown=shown)
+        return _schedule_note("info", _described(schedule, running), shown=shown)
 
     def preset(self, preset: Preset, beyond_cut: bool, request: gr.Request) -> Changes:
         """Set a preset, clipped to the drafter's γ, and say so; a preset leaves the checkbox as it is."""
@@ -229,11 +229,25 @@ def _preset_handler(wiring: Wiring, preset: Preset) -> Any:
     return apply
 
 
-def _schedule_note(level: str, text: str, *, sticky: bool = False) -> str:
-    return to_json({"kind": "schedule", "level": level, "text": text, "sticky": sticky, "t": time.monotonic()})
+def _schedule_note(level: str, text: str, *, sticky: bool = False, shown: dict[str, str] | None = None) -> str:
+    """A note for the schedule panel; ``shown`` tells by which policy and load signal the page chooses its controls."""
+    note = {"kind": "schedule", "level": level, "text": text, "sticky": sticky, "t": time.monotonic()}
+    return to_json(note if shown is None else {**note, "shown": shown})
 
 
 def _described(schedule: ScheduleParams, running: bool) -> str:
-    bounds = f"L_min {schedule.l_min}, L_max {schedule.l_max}, threshold {schedule.threshold:.2f}, {schedule.policy}"
     drafting = "drafting ends at the cut" if schedule.stop_early else "drafting goes on beyond the cut"
-    return f"{bounds}, {drafting}: {'from the next round of the running answer' if running else 'for the next answer'}."
+    said = [schedule.policy, f"L_min {schedule.l_min}, L_max {schedule.l_max}", *_judged_by(schedule), drafting]
+    return f"{', '.join(said)}: {'from the next round of the running answer' if running else 'for the next answer'}."
+
+
+def _judged_by(schedule: ScheduleParams) -> list[str]:
+    """The numbers that the policy heeds beside its bounds."""
+    if schedule.policy == "threshold":
+        return [f"threshold {schedule.threshold:.2f}"]
+    if schedule.policy != "banded":
+        return []
+    load = f"load signal {schedule.load_signal}"
+    if schedule.load_signal == "simulated":
+        load = f"simulated load {schedule.simulated_load:.2f}"
+    return [f"bands {schedule.band_low:.2f} to {schedule.band_high:.2f}", load]

@@ -39,6 +39,10 @@ class InfoPort(Protocol):
         """Names of the schedule policies."""
 
     @property
+    def step_curve(self) -> str:
+        """Where the step times come from, or why there are none; some policies need them."""
+
+    @property
     def max_context(self) -> int:
         """Tokens that prompt and answer may have together."""
 
@@ -56,19 +60,11 @@ class GenerationPort(Protocol):
         """End the answer after the round in progress."""
 
 
-class LoadSensorPort(Protocol):
-    """A sensor that answers at once."""
-
-    def sample(self) -> LoadSample:
-        """The latest sample."""
-
-
 class EnginePort(Protocol):
     """The engine."""
 
-    @property
-    def load_sensor(self) -> LoadSensorPort:
-        """The engine's load sensor."""
+    def load(self) -> LoadSample:
+        """How busy hardware and engine are, at once."""
 
     @property
     def num_active(self) -> int:

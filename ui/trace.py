@@ -11,7 +11,7 @@ import json
 from collections import deque
 from typing import Any
 
-from dspark_core.events import DecodeRound, DrafterChanged, Event, Finished, LoadSample, Prefilled, Waiting
+from dspark_core.events import DecodeRound, DrafterChanged, Event, Finished, LoadReading, LoadSample, Prefilled, Waiting
 from dspark_core.telemetry import Summary, Telemetry, merge, summarise
 
 OVERLAP_ROUNDS = 12
@@ -27,8 +27,13 @@ def load_json(load: LoadSample) -> list[Any]:
     """A load sample as a compact list."""
     return [
         load.source, load.kind, load.utilisation, load.memory_used_bytes, load.memory_total_bytes, load.power_w,
-        load.note,
+        load.note, load.energy_j, load.occupancy, load.engine_busy, load.simulated,
     ]  # fmt: skip
+
+
+def signal_json(signal: LoadReading | None) -> list[Any] | None:
+    """The load that a policy judged by, as a compact list."""
+    return None if signal is None else [signal.signal, signal.value, signal.source, signal.note]
 
 
 def round_json(event: DecodeRound) -> dict[str, Any]:
@@ -56,7 +61,16 @@ def round_json(event: DecodeRound) -> dict[str, Any]:
         "next": None if event.next is None else [event.next.id, event.next.text, event.next.kind],
         "text": "".join(token.text for token in event.committed),
         "s": [event.timings.draft_s, event.timings.schedule_s, event.timings.verify_s],
-        "sched": [event.policy, event.l_min, event.l_max, event.threshold, event.stop_early],
+        "sched": [
+            event.policy,
+            event.l_min,
+            event.l_max,
+            event.threshold,
+            event.stop_early,
+            event.band_low,
+            event.band_high,
+        ],
+        "signal": signal_json(event.signal),
         "load": load_json(event.load),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from contextlib import ExitStack
@@ -127,3 +128,12 @@ def shows(page, selector, text):
     """Waits until ``text`` stands in the element: the page draws what it is told in the next frames, not at once."""
     until(lambda: text in page.inner_text(selector))
     assert text in page.inner_text(selector)
+
+
+def choose(page, selector, name):
+    """Chooses the entry that begins with ``name`` from a list."""
+    page.click(f"{selector} input")
+    page.locator("[role=option]", has_text=re.compile(rf"^\W*{name}")).click()
+    page.wait_for_function(
+        "([field, name]) => document.querySelector(field).value.startsWith(name)", arg=[f"{selector} input", name]
+    )

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from dspark_core.errors import ModelUnavailableError
-from tests.browser.conftest import ask, set_number, shows, until
+from tests.browser.conftest import ask, choose, set_number, shows, until
 from tests.ui.fake_session import FakeSession
 from ui.fates import FATES
 
@@ -90,6 +90,41 @@ def test_a_moved_slider_binds_the_next_rounds_of_the_running_answer(visit, fake,
     assert {length for index, length, _ in seen if index < first} == {7}
     assert {length for index, length, _ in seen if index >= first} == {2}
     shows(page, ".ds-schedule", "next round of the running answer")
+    assert not finished(page)
+
+
+def test_a_simulated_load_binds_the_next_rounds_and_is_called_simulated(visit, fake, fake_address, keep):
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
+    page = visit(fake_address)
+    shown = {name: f"#ds-{name}" for name in ("threshold", "bands", "simulated-load")}
+
+    def seen():
+        return {name for name, part in shown.items() if page.is_visible(part)}
+
+    assert seen() == {"threshold"}
+    choose(page, "#ds-policy", "banded")
+    assert until(lambda: seen() == {"bands"})
+    set_number(page, "#ds-band-low", 0.3)
+    set_number(page, "#ds-band-high", 0.97)
+    ask(page, "tell me")
+    page.wait_for_function("window.dsparkPage.store.rounds.at(-1)?.signal?.name === 'occupancy'")
+    shows(page, ".ds-signal", "(occupancy: answers in the round over those that may run at once)")
+    choose(page, "#ds-load-signal", "simulated")
+    assert until(lambda: seen() == {"bands", "simulated-load"})
+    set_number(page, "#ds-simulated-load", 1)
+    shows(page, ".ds-schedule", "simulated load 1.00")
+    page.wait_for_function("window.dsparkPage.store.rounds.filter(({ signal }) => signal.value === 1).length > 3")
+    keep(page, "simulated-load")
+    rounds = page.evaluate("window.dsparkPage.store.rounds.map((r) => [r.signal.name, r.signal.value, r.verifyLen])")
+    real, full = (
+        {length for name, value, length in rounds if (name, value) == of}
+        for of in (("occupancy", 1 / 32), ("simulated", 1))
+    )
+    assert max(real) > max(full) == 1
+    shows(page, ".ds-signal", "load 1.00 (simulated: set by the user, not measured)")
+    assert "(simulated)" in page.inner_text(".ds-round:last-child .ds-why")
+    choose(page, "#ds-policy", "threshold")
+    assert until(lambda: seen() == {"threshold"})
     assert not finished(page)
 
 

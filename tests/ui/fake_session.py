@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.events import (
@@ -22,6 +22,7 @@ from dspark_core.events import (
     Waiting,
 )
 from dspark_core.params import GenerationRequest
+from dspark_core.scheduling import DraftView, RoundView, load_for, policy_named
 
 GAMMA = 7
 HOSTILE = (
@@ -63,7 +64,8 @@ class FakeInfo:
             "none": "plain decoding, the baseline",
         }
     )
-    policies: tuple = ("threshold", "fixed")
+    policies: tuple = ("threshold", "fixed", "banded")
+    step_curve: str = "not profiled: scripted"
     max_context: int = 4096
 
 
@@ -76,7 +78,8 @@ class FakeSensor:
         self._count += 1
         use = 0.35 + 0.3 * ((self._count * 7) % 10) / 10
         if self.gpu:
-            return LoadSample("GPU 0 (scripted)", "gpu", use, 30 * 2**30, 80 * 2**30, 210.0 + 100 * use)
+            memory = (30 * 2**30, 80 * 2**30)
+            return LoadSample("GPU 0 (scripted)", "gpu", use, *memory, 210.0 + 100 * use, energy_j=250.0 * self._count)
         return LoadSample("CPU", "cpu", use, 5 * 2**30, 16 * 2**30, None, "no NVML: this machine has no GPU")
 
 
@@ -163,6 +166,7 @@ class FakeGeneration:
 
     def _round(self, index, gamma, position, room):
         schedule = self.schedule
+        load = load_for(schedule, self._engine.load())
         upper = min(schedule.l_max, gamma)
         head = self.request.drafter == "dspark"
         confidences = [max(0.05, min(0.99, 0.97 - 0.07 * k - 0.11 * ((index + k) % 3))) for k in range(gamma)]
@@ -175,6 +179,8 @@ class FakeGeneration:
                 if length < upper
                 else "L_max reached"
             )
+        elif head and schedule.policy == "banded":
+            length, why = self._banded(schedule, confidences, upper, load)
         else:
             length, why = upper, "fixed at L_max"
         accepted = length if index % 3 == 2 else min(length, (1, 2, 0, 3)[index % 4])
@@ -219,14 +225,23 @@ class FakeGeneration:
             own,
             committed,
             RoundTimings(0.004 if gamma else 0.0, 0.0004, 0.021 + 0.0006 * length),
-            self._engine.load_sensor.sample(),
+            load,
             schedule.policy,
             schedule.l_min,
             schedule.l_max,
             schedule.threshold,
             schedule.stop_early,
+            schedule.band_low,
+            schedule.band_high,
+            load.reading(schedule.load_signal) if schedule.policy == "banded" else None,
         )
         return event, position + len(committed)
+
+    @staticmethod
+    def _banded(schedule, confidences, upper, load):
+        view = DraftView(len(confidences), tuple(confidences), schedule, upper)
+        plan = policy_named("banded").plan([view], RoundView(load))[0]
+        return plan.verify_len, plan.reason
 
 
 class FakeEngine:
@@ -245,6 +260,9 @@ class FakeEngine:
         self.submitted = []
         self._lock = threading.Lock()
         self._max_active = max_active
+
+    def load(self):
+        return replace(self.load_sensor.sample(), occupancy=self.num_active / 32, engine_busy=0.9)
 
     @property
     def num_active(self):

@@ -9,19 +9,21 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from dspark_core.params import PRESETS
+from dspark_core.params import LOAD_SIGNALS, PRESETS
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import in_a_loop
 from ui.answering import MAX_YIELDS_PER_S, Answering
 from ui.host import SessionHost
-from ui.layout import build_layout
+from ui.inputs import SCHEDULE_CONTROLS
+from ui.layout import LOAD_NAMES, build_layout
 from ui.page import Wiring
 from ui.visitors import Visitors
 
 ME = SimpleNamespace(session_hash="me")
 CONTROLS = {
     "system": "", "drafter": "dspark", "policy": "threshold", "l_min": 1, "l_max": 7, "threshold": 0.6,
-    "beyond_cut": True, "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
+    "beyond_cut": True, "band_low": 0.6, "band_high": 0.9, "load_signal": "occupancy", "simulated_load": 0.5,
+    "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
 }  # fmt: skip
 
 
@@ -43,7 +45,11 @@ class Desk:
 
     def send(self, prompt="tell me", history=(), request=ME, **changed):
         controls = {**CONTROLS, **changed}
-        return self.answering.send(prompt, list(history), *controls.values(), request)
+        return self.answering.send(prompt, list(history), request, *controls.values())
+
+    def reschedule(self, request=ME, **changed):
+        controls = {**CONTROLS, "l_min": 0, "l_max": 2, "threshold": 0.1, **changed}
+        return json.loads(self.wiring.reschedule(request, *(controls[name] for name in SCHEDULE_CONTROLS)))
 
     def notice(self, changes):
         return json.loads(changes[self.parts.notice])
@@ -74,6 +80,11 @@ def test_an_answer_streams_and_ends_with_its_history(desk):
         ({"beyond_cut": None}, "beyond the cut"),
         ({"policy": "nope"}, "nope"),
         ({"policy": None}, "policy"),
+        ({"band_low": 0.95}, "band_low must not be above band_high"),
+        ({"band_high": None}, "upper band is empty"),
+        ({"load_signal": "moon"}, "load signal is 'moon'"),
+        ({"load_signal": ["device"]}, "load signal"),
+        ({"simulated_load": 7}, "simulated_load is 7"),
         ({"drafter": "nope"}, "nope"),
         ({"drafter": ["dspark"]}, "drafter"),
         ({"temperature": -1}, "temperature"),
@@ -156,10 +167,10 @@ def test_an_engine_that_is_full_says_so(desk):
 
 
 def test_regenerate_drops_the_last_answer_and_needs_a_message(desk):
-    (nothing,) = desk.answering.regenerate([], *CONTROLS.values(), ME)
+    (nothing,) = desk.answering.regenerate([], ME, *CONTROLS.values())
     assert "no message" in desk.notice(nothing)["text"]
     history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "old"}]
-    last = list(desk.answering.regenerate(history, *CONTROLS.values(), ME))[-1]
+    last = list(desk.answering.regenerate(history, ME, *CONTROLS.values()))[-1]
     assert last[desk.parts.history][0] == history[0]
     assert last[desk.parts.history][1]["content"] != "old"
 
@@ -168,21 +179,43 @@ def test_sliders_steer_the_running_answer_and_refuse_what_is_crossed():
     desk = Desk(0.05)
     answer = desk.send()
     next(answer)
-    note = json.loads(desk.wiring.reschedule("threshold", 0, 2, 0.1, True, ME))
+    note = desk.reschedule()
     assert note["level"] == "info"
     assert "running answer" in note["text"]
-    crossed = json.loads(desk.wiring.reschedule("threshold", 5, 2, 0.1, True, ME))
+    crossed = desk.reschedule(l_min=5)
     assert crossed["level"] == "error"
-    unknown = json.loads(desk.wiring.reschedule("nope", 1, 2, 0.1, True, ME))
+    unknown = desk.reschedule(policy="nope")
     assert unknown["level"] == "error"
-    strangers = json.loads(desk.wiring.reschedule("threshold", 0, 1, 0.1, True, SimpleNamespace(session_hash="you")))
+    strangers = desk.reschedule(SimpleNamespace(session_hash="you"), l_max=1)
     assert "next answer" in strangers["text"]
     schedule = desk.session.engine.submitted[0].schedule
     assert (schedule.l_min, schedule.l_max, schedule.stop_early) == (0, 2, False)
-    note = json.loads(desk.wiring.reschedule("threshold", 0, 2, 0.1, False, ME))
+    note = desk.reschedule(beyond_cut=False)
     assert "drafting ends at the cut" in note["text"]
     assert desk.session.engine.submitted[0].schedule.stop_early
     answer.close()
+
+
+def test_bands_and_load_signal_bind_the_running_answer_and_a_simulated_load_is_called_so():
+    desk = Desk(0.05)
+    answer = desk.send(policy="banded", load_signal="device")
+    next(answer)
+    running = desk.session.engine.submitted[0]
+    assert (running.schedule.policy, running.schedule.load_signal) == ("banded", "device")
+    note = desk.reschedule(policy="banded", band_low=0.3, load_signal="simulated", simulated_load=0.8)
+    assert (running.schedule.band_low, running.schedule.load_signal) == (0.3, "simulated")
+    assert running.schedule.simulated_load == 0.8
+    assert "bands 0.30 to 0.90, simulated load 0.80" in note["text"]
+    assert note["shown"] == {"policy": "banded", "load_signal": "simulated"}
+    crossed = desk.reschedule(policy="banded", band_low=0.95)
+    assert (crossed["level"], crossed["shown"]["policy"]) == ("error", "banded")
+    assert running.schedule.band_low == 0.3
+    assert "bands" not in desk.reschedule()["text"]
+    answer.close()
+
+
+def test_the_page_offers_every_load_signal():
+    assert tuple(LOAD_NAMES.values()) == LOAD_SIGNALS
 
 
 @pytest.mark.parametrize("beyond_cut", [True, False])
@@ -204,3 +237,5 @@ def test_status_is_plain_json_in_every_phase(desk):
     status = json.loads(desk.wiring.status())
     assert status["info"][3] == 7
     assert status["load"][1] == "cpu"
+    assert status["load"][-4:] == [None, 0.0, 0.9, None]
+    assert status["step_curve"] == "not profiled: scripted"

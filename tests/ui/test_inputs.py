@@ -1,43 +1,67 @@
 """What visitors and direct calls may send: parameters come out, or an error that says what to do."""
 
+import inspect
 import math
 
 import pytest
 
 from dspark_core.errors import ParameterError
-from ui.inputs import MAX_CHARACTERS, read_prompt, read_sampling, read_schedule, read_text
+from ui.inputs import (
+    MAX_CHARACTERS,
+    SAMPLING_CONTROLS,
+    SCHEDULE_CONTROLS,
+    read_prompt,
+    read_sampling,
+    read_schedule,
+    read_text,
+)
+
+BANDS = (0.6, 0.9, "occupancy", 0.5)
+
+
+def test_the_names_of_the_controls_are_those_that_the_readers_take():
+    for names, reader in ((SCHEDULE_CONTROLS, read_schedule), (SAMPLING_CONTROLS, read_sampling)):
+        assert tuple(inspect.signature(reader).parameters) == names
 
 
 def test_whole_floats_count_as_whole_numbers():
-    schedule = read_schedule("threshold", 2.0, 5.0, 0.5, True)
+    schedule = read_schedule("threshold", 2.0, 5.0, 0.5, True, *BANDS)
     assert (schedule.l_min, schedule.l_max) == (2, 5)
     assert isinstance(schedule.l_min, int)
 
 
 @pytest.mark.parametrize("beyond_cut", [True, False])
 def test_drafting_stops_early_unless_the_box_is_ticked(beyond_cut):
-    assert read_schedule("threshold", 1, 3, 0.5, beyond_cut).stop_early is not beyond_cut
+    assert read_schedule("threshold", 1, 3, 0.5, beyond_cut, *BANDS).stop_early is not beyond_cut
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        ("threshold", 6, 3, 0.5, True),
-        ("threshold", -1, 3, 0.5, True),
-        ("threshold", 1, 65, 0.5, True),
-        ("threshold", 1.5, 3, 0.5, True),
-        ("threshold", None, 3, 0.5, True),
-        ("threshold", math.nan, 3, 0.5, True),
-        ("threshold", 1, math.inf, 0.5, True),
-        ("threshold", 1, 3, math.nan, True),
-        ("threshold", 1, 3, 1.01, True),
-        ("threshold", 1, 3, "0.5", True),
-        ("threshold", True, 3, 0.5, True),
-        (None, 1, 3, 0.5, True),
-        ({"a": 1}, 1, 3, 0.5, True),
-        ("threshold", [1], 3, 0.5, True),
-        ("threshold", 1, 3, 0.5, None),
-        ("threshold", 1, 3, 0.5, 1),
+        ("threshold", 6, 3, 0.5, True, *BANDS),
+        ("threshold", -1, 3, 0.5, True, *BANDS),
+        ("threshold", 1, 65, 0.5, True, *BANDS),
+        ("threshold", 1.5, 3, 0.5, True, *BANDS),
+        ("threshold", None, 3, 0.5, True, *BANDS),
+        ("threshold", math.nan, 3, 0.5, True, *BANDS),
+        ("threshold", 1, math.inf, 0.5, True, *BANDS),
+        ("threshold", 1, 3, math.nan, True, *BANDS),
+        ("threshold", 1, 3, 1.01, True, *BANDS),
+        ("threshold", 1, 3, "0.5", True, *BANDS),
+        ("threshold", True, 3, 0.5, True, *BANDS),
+        (None, 1, 3, 0.5, True, *BANDS),
+        ({"a": 1}, 1, 3, 0.5, True, *BANDS),
+        ("threshold", [1], 3, 0.5, True, *BANDS),
+        ("threshold", 1, 3, 0.5, None, *BANDS),
+        ("threshold", 1, 3, 0.5, 1, *BANDS),
+        ("banded", 1, 3, 0.5, True, 0.95, 0.9, "occupancy", 0.5),
+        ("banded", 1, 3, 0.5, True, math.nan, 0.9, "occupancy", 0.5),
+        ("banded", 1, 3, 0.5, True, 0.6, None, "occupancy", 0.5),
+        ("banded", 1, 3, 0.5, True, 0.6, 0.9, "moon", 0.5),
+        ("banded", 1, 3, 0.5, True, 0.6, 0.9, None, 0.5),
+        ("banded", 1, 3, 0.5, True, 0.6, 0.9, {"a": 1}, 0.5),
+        ("banded", 1, 3, 0.5, True, 0.6, 0.9, "simulated", 1.5),
+        ("banded", 1, 3, 0.5, True, 0.6, 0.9, "simulated", ""),
     ],
 )
 def test_a_schedule_that_cannot_be_honoured_is_refused_by_name(values):

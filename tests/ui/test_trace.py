@@ -90,3 +90,12 @@ def test_after_a_change_of_drafter_the_page_hears_of_the_new_one():
     first, *_, last = messages_of([prefilled(), decode_round("ar"), drafter_changed("none"), finished()], every=1)
     assert (first["prefilled"]["drafter"], last["prefilled"]["drafter"]) == ("dspark", "none")
     assert (last["prefilled"]["num_draft_tokens"], last["prefilled"]["seed"]) == (0, "1")
+
+
+def test_a_round_carries_its_bands_and_the_load_that_its_policy_judged_by():
+    (part,) = messages_of([prefilled(), decode_round("ar"), finished()], every=1)[-1]["rounds"]
+    assert part["sched"][-2:] == [0.6, 0.9]
+    assert part["signal"] == ["simulated", 0.4, "simulated: set by the user, not measured", ""]
+    assert part["load"][-4:] == [12.5, 0.25, 0.75, 0.4]
+    unheeding = messages_of(events_of())[-1]["rounds"]
+    assert {part["signal"] for part in unheeding} == {None}

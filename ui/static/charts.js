@@ -1,5 +1,6 @@
 // Three live charts, each made once and then updated in place (zoom and hover survive).
 import { fateColour, markOf, variable } from "./fates.js";
+import { loadNote, signalWords } from "./load.js";
 import { fixed, percent, setText } from "./text.js";
 
 const WINDOW = 60; // rounds in sight while an answer runs
@@ -60,7 +61,7 @@ function blockFigure(store, colours) {
   const end = round?.stopEarly ? gamma : draft.length;
   if (round && round.verifyLen < end) {
     shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: end + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
-    annotations.push({ x: (round.verifyLen + end + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: round.stopEarly ? "not drafted" : "not verified", showarrow: false, font: { size: 11, color: colours.muted } });
+    annotations.push({ x: (round.verifyLen + end + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: round.stopEarly ? "not drafted" : "not verified", showarrow: false, bgcolor: colours.panel, borderpad: 0, font: { size: 11, color: colours.muted } });
   }
   if (round && !confident) annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.95, text: "this drafter has no confidence head; shown: its probability", showarrow: false, font: { size: 11, color: colours.muted } });
   const value = confident ? (token) => token.confidence : (token) => token.draftProb;
@@ -83,10 +84,21 @@ function blockFigure(store, colours) {
       line: { color: colours.ink, width: 1.5, dash: "dash" }, hoverinfo: "skip",
     });
   }
+  if (round?.policy === "banded" && confident) {
+    const edges = [[round.bandLow, "lower"], [round.bandHigh, "upper"]].filter(([value]) => value !== null);
+    edges.forEach(([value, which], i) => traces.push({
+      name: narrow ? "bands" : `bands ${edges.map(([edge]) => fixed(edge)).join(" to ")} on c`, x: [0.5, gamma + 0.5], y: [value, value], mode: "lines", showlegend: i === 0,
+      line: { color: colours.ink, width: 1.5, dash: "dash" }, hovertemplate: `${which} band %{y:.2f}<extra></extra>`,
+    }));
+    if (round.signal?.value != null) traces.push({
+      name: narrow ? `${round.signal.name} load` : `load ${fixed(round.signal.value)} (${round.signal.name}) on a`, x: [0.5, gamma + 0.5], y: [round.signal.value, round.signal.value], mode: "lines",
+      line: { color: colours.survival, width: 1.5, dash: "dash" }, hovertemplate: "load %{y:.2f}<extra></extra>",
+    });
+  }
   const words = round
-    ? `Round ${round.index + 1}: ${confident ? "confidence" : "draft probability"} ${draft.map((token) => `${fixed(value(token))} ${token.fate}`).join(", ")}; verified ${round.verifyLen}` + (threshold === null ? "" : `; threshold ${fixed(threshold)}`)
+    ? `Round ${round.index + 1}: ${confident ? "confidence" : "draft probability"} ${draft.map((token) => `${fixed(value(token))} ${token.fate}`).join(", ")}; verified ${round.verifyLen}` + (threshold === null ? "" : `; threshold ${fixed(threshold)}`) + (round.policy !== "banded" ? "" : `; bands ${fixed(round.bandLow)} to ${fixed(round.bandHigh)}, load ${fixed(round.signal?.value)} (${round.signal?.name ?? "none"})`)
     : "No round yet";
-  return { traces, words, layout: layout(colours, { x: { name: "position in the block", range: [0.5, gamma + 0.5], dtick: 1, showgrid: false }, y: { range: [0, 1.05], tickvals: [0, 0.25, 0.5, 0.75, 1] }, shapes, annotations }) };
+  return { traces, words, layout: layout(colours, { x: { name: "position in the block", range: [0.5, gamma + 0.5], dtick: 1, showgrid: false }, y: { range: [0, 1.05], tickvals: [0, 0.25, 0.5, 0.75, 1] }, shapes, annotations, height: traces.length > 3 ? 236 : 200 }) };
 }
 
 const roundTraces = (colours, many) => [
@@ -127,20 +139,14 @@ function loadFigure(store, colours) {
     { name: "utilisation", x: xs, y: samples.map(({ load }) => (load.utilisation === null ? null : load.utilisation * 100)), mode: "lines", line: { color: colours.accent, width: 2 }, fill: "tozeroy", fillcolor: colours.band, hovertemplate: "%{y:.0f} %<extra>utilisation</extra>" },
     { name: "memory", x: xs, y: samples.map(({ load }) => (load.memoryTotal ? (100 * load.memoryUsed) / load.memoryTotal : null)), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" }, hovertemplate: "%{y:.0f} %<extra>memory</extra>" },
   ];
+  const judged = samples.findLast(({ signal }) => signal?.value != null)?.signal;
+  if (judged) traces.push({ name: `signal: ${judged.name}`, x: xs, y: samples.map(({ signal }) => (signal?.value == null ? null : signal.value * 100)), customdata: samples.map(({ signal }) => signal?.name ?? ""), mode: "lines", line: { color: colours.ink, width: 1.5, shape: "hv" }, hovertemplate: "%{y:.0f} %<extra>%{customdata}</extra>" });
   const powered = samples.some(({ load }) => load.power !== null);
   if (powered) traces.push({ name: "power, W", x: xs, y: samples.map(({ load }) => load.power), mode: "lines", yaxis: "y2", line: { color: fateColour("correction"), width: 2, dash: "dash" }, hovertemplate: "%{y:.0f} W<extra>power</extra>" });
   const last = samples.at(-1)?.load;
   const words = last ? `${last.source}: utilisation ${percent(last.utilisation)}, memory ${last.memoryTotal ? percent(last.memoryUsed / last.memoryTotal) : "–"}${last.power === null ? "" : `, ${Math.round(last.power)} W`}` : "No sample yet";
   const second = powered ? { yaxis2: { overlaying: "y", side: "right", rangemode: "tozero", showgrid: false, tickfont: { size: 11 }, automargin: true } } : {};
-  return { traces, words, layout: layout(colours, { x: { name: "seconds ago", range: [Math.min(-60, xs[0] ?? -60), 0], showgrid: false }, y: { range: [0, 105], ticksuffix: " %", tickvals: [0, 50, 100] }, ...second }) };
-}
-
-function loadNote(store) {
-  const load = store.loads.at(-1)?.load;
-  if (!load) return store.status?.phase === "failed" ? "no model" : "waits for the model";
-  const memory = load.memoryTotal ? `${(load.memoryUsed / 2 ** 30).toFixed(1)} of ${(load.memoryTotal / 2 ** 30).toFixed(0)} GiB` : "";
-  const power = load.power === null ? "" : `${Math.round(load.power)} W`;
-  return [load.source, memory, power, load.note].filter(Boolean).join(" · ");
+  return { traces, words, layout: layout(colours, { x: { name: "seconds ago", range: [Math.min(-60, xs[0] ?? -60), 0], showgrid: false }, y: { range: [0, 105], ticksuffix: " %", tickvals: [0, 50, 100] }, ...second, height: traces.length > 3 ? 236 : 200 }) };
 }
 
 // A chart draws when its key changed and it is in sight. Plotly is slow where there is no GPU: each pass is followed
@@ -151,6 +157,7 @@ const LONGEST_REST_MS = 1000;
 
 export function mountCharts(root, store) {
   const note = root.querySelector("[data-load-note]");
+  const signal = root.querySelector("[data-load-signal]");
   let colours = null;
   let theme = 0;
 
@@ -228,6 +235,7 @@ export function mountCharts(root, store) {
     charts.forEach(({ box }) => watcher.observe(box));
     store.listen(() => {
       setText(note, loadNote(store));
+      setText(signal, signalWords(store));
       request();
     });
     new MutationObserver(() => {

@@ -21,6 +21,13 @@ function toggleTheme() {
   }
 }
 
+function curve(source) {
+  const node = make("span", "ds-curve", source.startsWith("not profiled") ? "not profiled" : "profiled");
+  node.tabIndex = 0;
+  node.dataset.tip = `What a step costs on this machine, which the policies prefix and delayed need: ${source}`;
+  return node;
+}
+
 export function mountHeader(root, store) {
   applySavedTheme();
   root.querySelector(".ds-theme").addEventListener("click", toggleTheme);
@@ -40,6 +47,6 @@ export function mountHeader(root, store) {
     progress.value = status.fraction;
     if (!status.info || machine.childElementCount) return;
     const [model, device, dtype, gamma] = status.info;
-    machine.append(make("span", "", model), make("span", "", device), make("span", "", dtype), make("span", "", `γ = ${gamma}`));
+    machine.append(make("span", "", model), make("span", "", device), make("span", "", dtype), make("span", "", `γ = ${gamma}`), curve(status.step_curve));
   });
 }

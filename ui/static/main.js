@@ -37,7 +37,7 @@ watchTips();
 
 // Esc stops the running answer, from anywhere on the page.
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !store.running || event.target.closest?.("#ds-drafter, #ds-policy")) return;
+  if (event.key !== "Escape" || !store.running || event.target.closest?.("#ds-drafter, #ds-policy, #ds-load-signal")) return;
   const stop = document.querySelector("#ds-stop");
   (stop?.matches("button") ? stop : stop?.querySelector("button"))?.click();
 });

@@ -13,7 +13,8 @@ export function mountNotice(root, store) {
 
 export function mountSchedule(root, store) {
   const box = root.querySelector(".ds-schedule");
-  store.listen(({ schedule }) => {
+  store.listen(({ schedule, controls }) => {
+    if (controls) Object.assign(document.querySelector("#ds-controls").dataset, { policy: controls.policy, signal: controls.load_signal });
     if (!schedule) return;
     box.dataset.level = schedule.level;
     setText(box, schedule.text);

@@ -17,11 +17,14 @@ const roundOf = (raw) => ({
   lMax: raw.sched[2],
   threshold: raw.sched[3],
   stopEarly: raw.sched[4],
+  bandLow: raw.sched[5],
+  bandHigh: raw.sched[6],
+  signal: raw.signal && { name: raw.signal[0], value: raw.signal[1], source: raw.signal[2], note: raw.signal[3] },
   load: loadOf(raw.load),
 });
 
-export const loadOf = ([source, kind, utilisation, memoryUsed, memoryTotal, power, note]) => ({
-  source, kind, utilisation, memoryUsed, memoryTotal, power, note,
+export const loadOf = ([source, kind, utilisation, memoryUsed, memoryTotal, power, note, energy, occupancy, engineBusy, simulated]) => ({
+  source, kind, utilisation, memoryUsed, memoryTotal, power, note, energy, occupancy, engineBusy, simulated,
 });
 
 const LOAD_SAMPLES = 240;
@@ -35,6 +38,7 @@ export class Store {
     this.status = null;
     this.notice = null;
     this.schedule = null;
+    this.controls = null; // policy and load signal that the controls say
     this.loads = [];
     this.closed = new Set();
     this.chat = null;
@@ -114,11 +118,13 @@ export class Store {
     this.status = message;
     if (!message.load) return;
     const load = loadOf(message.load);
-    this.loads.push({ t: message.t, load });
+    const signal = this.running ? this.rounds.at(-1)?.signal ?? null : null;
+    this.loads.push({ t: message.t, load, signal });
     if (this.loads.length > LOAD_SAMPLES) this.loads.shift();
   }
 
   reduceSchedule(message) {
+    if (message.shown) this.controls = message.shown;
     const kept = this.schedule;
     const echo = kept?.sticky && message.level === "info" && !message.sticky && message.t - kept.t < 2;
     if (!echo) this.schedule = message; // the sliders' own echo must not wipe a preset's note

@@ -1,8 +1,15 @@
 // Rounds in words; rows are made only while the table is open.
 import { markOf } from "./fates.js";
-import { make, ms, spoken } from "./text.js";
+import { fixed, make, ms, spoken } from "./text.js";
 
 const KEPT = 400;
+
+// Policy, the numbers it heeds beside its bounds, and the load that it judged by.
+function judgedBy({ policy, threshold, bandLow, bandHigh, signal }) {
+  if (policy === "threshold") return `${policy} ${fixed(threshold)}`;
+  if (policy !== "banded") return policy;
+  return `${policy} ${fixed(bandLow)} to ${fixed(bandHigh)}${signal ? `, load ${fixed(signal.value)} (${signal.name})` : ""}`;
+}
 
 function cells(round) {
   const drafted = make("td", "ds-drafted");
@@ -23,7 +30,7 @@ function cells(round) {
   code.append(make("code", "", spoken(round.anchor)));
   return [
     make("th", "", String(round.index + 1)), code, drafted, plain(String(round.verifyLen)), plain(round.reason),
-    plain(String(round.accepted)), own, plain(`${round.lMin}–${round.lMax}, ${round.threshold.toFixed(2)}, ${round.policy}${round.stopEarly ? ", drafting ends at the cut" : ""}`),
+    plain(String(round.accepted)), own, plain(`${round.lMin}–${round.lMax}, ${judgedBy(round)}${round.stopEarly ? ", drafting ends at the cut" : ""}`),
     plain(ms(round.seconds.draft)), plain(ms(round.seconds.schedule)), plain(ms(round.seconds.verify)),
   ];
 }
