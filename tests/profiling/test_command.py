@@ -10,6 +10,7 @@ from dspark_core.drafters.none import NoneDrafter
 from dspark_core.loading import open_session
 from dspark_core.profiling.file import profile_path, read_profile
 from dspark_core.profiling.report import line
+from dspark_core.scheduling import POLICIES
 from tests.conftest import TINY_CONFIG, make_tiny_state
 from tests.profiling.test_profile import KEY
 from tests.target.test_tokenizer import TEMPLATE, byte_tokenizer
@@ -157,12 +158,14 @@ def test_a_session_of_the_same_key_has_the_curve_and_others_say_why_not(folder, 
     with open_session(str(folder), device="cpu", dtype="float32") as session:
         assert session.step_curve is None
         assert session.info.step_curve.startswith("not profiled: no step times are stored")
+        assert session.info.policies == ("threshold", "fixed", "banded")
     assert main(["profile", *words, *QUICK]) == 0
     report = told(capsys)
     assert report["key"]["model"] == "tiny"
     with open_session(str(folder), device="cpu", dtype="float32") as session:
         assert list(session.step_curve.smoothed_s) == report["curve"]["seconds"]
         assert session.info.step_curve.startswith(f"profiled: measured on {session.info.device_label}, ")
+        assert session.info.policies == tuple(POLICIES)
     with open_session(str(folder), device="cpu", dtype="bfloat16") as session:
         assert session.step_curve is None
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
