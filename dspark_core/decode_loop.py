@@ -23,6 +23,7 @@ from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
 from dspark_core.sampling import Dice, SeededDice, law, shown_probs
 from dspark_core.scheduling import RoundView
+from dspark_core.scheduling.back_off import BackOff
 from dspark_core.scheduling.load import LoadSensor
 from dspark_core.scheduling.load.busy import BusyShare
 from dspark_core.scheduling.planner import Planner
@@ -46,6 +47,7 @@ class DecodeLoop:
         step_curve: SPS(B) of this target on this machine; without it, policies that need one are refused.
         full_batch: answers in a round at which the batch counts as fully occupied.
         lab: whether biased policies may be used, to show what they do to the text's law.
+        back_off: which answers rest from drafts that do not pay.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class DecodeLoop:
         step_curve: StepCurve | None = None,
         full_batch: int = MAX_ACTIVE,
         lab: bool = False,
+        back_off: BackOff | None = None,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
@@ -65,7 +68,7 @@ class DecodeLoop:
         self.load_sensor = load_sensor
         self.full_batch = full_batch
         self.busy = BusyShare()  # whoever runs the loop enters it while the loop computes
-        self._planner = Planner(step_curve, lab=lab)
+        self._planner = Planner(step_curve, lab=lab, back_off=back_off)
         self._tapped_layers = tuple(sorted({layer for d in drafters.values() for layer in d.tapped_layers}))
 
     def drafter_named(self, name: str) -> Drafter:
@@ -91,10 +94,10 @@ class DecodeLoop:
         """Refuse a schedule that cannot be honoured with this drafter.
 
         Raises:
-            ParameterError: an unknown or biased policy, one that needs confidences that the drafter lacks, or a step
-                curve that nobody measured.
+            ParameterError: an unknown or biased policy, one that needs confidences that the drafter lacks, or step
+                costs that nobody measured.
         """
-        policy = self._planner.policy_for(schedule)
+        policy = self._planner.policy_for(schedule, drafter.name if drafter.num_draft_tokens else None)
         if policy.needs_confidence and drafter.num_draft_tokens > 0 and not drafter.has_confidence:
             raise ParameterError(
                 f"The policy {schedule.policy!r} needs confidences; the drafter {drafter.name!r} has no confidence "
@@ -159,8 +162,10 @@ class DecodeLoop:
         An answer whose own part of the round fails gets `failure` set and None in the result; the others go on. Only
         a failure of the shared pass is raised, and is the failure of all.
         """
-        around = RoundView(self.load(len(answers)), self._planner.step_curve)
-        turns = [Turn(answer) for answer in answers]
+        begun = self._now()
+        turns = self._turns(answers)
+        drafting_s = self._planner.drafting_s(_counts(turns))
+        around = RoundView(self.load(len(answers)), self._planner.step_curve, drafting_s)
         start = self._now()
         drafting = self._draft(turns, around)
         drafted = self._now()
@@ -170,7 +175,7 @@ class DecodeLoop:
         for turn, output in zip(planning, outputs, strict=True):
             turn.output = output
         _each(planning, self._verify_and_commit)
-        timings = RoundTimings(drafted - start, planned - drafted, self._now() - planned)
+        timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
         return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
 
     def load(self, answers: int) -> LoadSample:
@@ -222,6 +227,14 @@ class DecodeLoop:
                 "and the answer needs room in it. Shorten the prompt or clear the history."
             )
 
+    def _turns(self, answers: Sequence[Answer]) -> list[Turn]:
+        """The round's turns, and who drafts: settled by earlier rounds alone."""
+        turns = [Turn(answer) for answer in answers]
+        drafting = [(turn.answer.drafter.name, turn.wanted, turn.schedule) for turn in turns]
+        for turn, judgement in zip(turns, self._planner.judge(answers, drafting), strict=True):
+            turn.judge(judgement)
+        return turns
+
     def _draft(self, turns: Sequence[Turn], around: RoundView) -> list[Turn]:
         """Draft for the whole round, all requests of a drafter together. Returns the turns that got a block."""
         asking = _each(turns, lambda turn: self._ask(turn, around))
@@ -239,13 +252,11 @@ class DecodeLoop:
 
     def _ask(self, turn: Turn, around: RoundView) -> None:
         answer, schedule = turn.answer, turn.schedule
-        count = min(answer.drafter.num_draft_tokens, answer.tokens_left - 1)
         goes_on = None
         if schedule.stop_early:
-            count = min(count, schedule.l_max)
             goes_on = partial(self._planner.policy_for(schedule).goes_on, schedule=schedule, around=around)
         sampling = answer.request.sampling
-        turn.ask = DraftAsk(answer.drafter_state, turn.anchor, count, sampling, answer.dice, goes_on)
+        turn.ask = DraftAsk(answer.drafter_state, turn.anchor, turn.count, sampling, answer.dice, goes_on)
 
     def _take_block(self, turn: Turn) -> None:
         turn.block = block_or_raise(turn.drafted)
@@ -296,6 +307,8 @@ class DecodeLoop:
             drafted = torch.tensor(verified, device=logits.device)
             turn.target_probs_shown = shown_probs(logits[:verify_len], target_probs[:verify_len], drafted, sampling)
         kept = turn.verdict.num_accepted
+        if turn.count:
+            self._planner.learn(answer, verify_len, kept)
         answer.slot.crop(answer.slot.length - verify_len + kept)
         turn.committed = answer.commit((*block.token_ids[:kept], turn.verdict.next_id))
         if answer.ending is None:  # the drafter sees exactly what the target's cache kept: anchor + accepted drafts
@@ -307,6 +320,15 @@ class DecodeLoop:
         if self.target.device.type == "cuda":
             torch.cuda.synchronize(self.target.device)
         return time.perf_counter()
+
+
+def _counts(turns: Sequence[Turn]) -> dict[str, list[int]]:
+    """By drafter, the drafts that each of its requests asks for, where it drafts."""
+    counts: dict[str, list[int]] = {}
+    for turn in turns:
+        if turn.count > 0:
+            counts.setdefault(turn.answer.drafter.name, []).append(turn.count)
+    return counts
 
 
 def _each(turns: Sequence[Turn], action: Callable[[Turn], None]) -> list[Turn]:

@@ -243,6 +243,10 @@ class DecodeRound:
         stop_early: whether drafting ended where nothing more could be verified; older records lack the key: it did not.
         band_low, band_high: the bands in force; None in older records.
         signal: the load that the policy judged by; None where it judged by none, and in older records.
+        gain: the batch's tokens a second with this request's drafts over those without, as judged before the round from
+            earlier ones; None where the back-off is off or has seen too little, and in older records.
+        resting: rounds of plain decoding until drafting is tried again, this one included; 0 when it is not resting,
+            and in older records.
     """
 
     index: int
@@ -263,6 +267,8 @@ class DecodeRound:
     band_low: float | None = field(default=None, metadata={"may_be_absent": True})
     band_high: float | None = field(default=None, metadata={"may_be_absent": True})
     signal: LoadReading | None = field(default=None, metadata={"may_be_absent": True})
+    gain: float | None = field(default=None, metadata={"may_be_absent": True})
+    resting: int = field(default=0, metadata={"may_be_absent": True})
     type: Literal["round"] = "round"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dspark_core.errors import ParameterError
 from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
-from dspark_core.scheduling import POLICIES, policy_named
+from dspark_core.scheduling import POLICIES, default_l_min
 
 _SAMPLING = SamplingParams()
 _SCHEDULE = ScheduleParams()
@@ -56,7 +56,13 @@ def add_schedule_options(parser: argparse.ArgumentParser, *, with_policy: bool =
     group = parser.add_argument_group("schedule: how many drafted tokens are verified")
     if with_policy:
         group.add_argument("--policy", default=_SCHEDULE.policy, help=f"{', '.join(POLICIES)} (default: %(default)s)")
-    group.add_argument("--l-min", type=int, default=_SCHEDULE.l_min, metavar="N", help="at least N (%(default)s)")
+    group.add_argument(
+        "--l-min",
+        type=int,
+        default=None,
+        metavar="N",
+        help=f"at least N (default: {_SCHEDULE.l_min}; 0 for policies that weigh drafts by the profile)",
+    )
     group.add_argument("--l-max", type=int, default=_SCHEDULE.l_max, metavar="N", help="at most N (%(default)s)")
     group.add_argument(
         "--threshold",
@@ -92,6 +98,13 @@ def add_schedule_options(parser: argparse.ArgumentParser, *, with_policy: bool =
         action="store_false",
         dest="stop_early",
         help="draft beyond the cut too, only to look at it: slower, and the text has the same law",
+    )
+    group.add_argument(
+        "--back-off",
+        action=argparse.BooleanOptionalAction,
+        default=_SCHEDULE.back_off,
+        help="decode plainly for a while when drafts cost more than they give; needs the profile (default: only with "
+        "policies that weigh by it)",
     )
 
 
@@ -138,7 +151,6 @@ def _biased_token(text: str) -> tuple[int, float]:
 
 def schedule_from(options: argparse.Namespace) -> ScheduleParams:
     """The schedule asked for. Raises ParameterError, also for a policy that does not exist."""
-    policy_named(options.policy)
     simulated = options.simulated_load
     if simulated is not None and options.load_signal != "simulated":
         raise ParameterError(
@@ -147,7 +159,7 @@ def schedule_from(options: argparse.Namespace) -> ScheduleParams:
         )
     return ScheduleParams(
         options.policy,
-        options.l_min,
+        default_l_min(options.policy) if options.l_min is None else options.l_min,
         options.l_max,
         options.threshold,
         options.stop_early,
@@ -155,6 +167,7 @@ def schedule_from(options: argparse.Namespace) -> ScheduleParams:
         options.band_high,
         options.load_signal,
         _SCHEDULE.simulated_load if simulated is None else simulated,
+        options.back_off,
     )
 
 

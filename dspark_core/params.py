@@ -170,6 +170,9 @@ class ScheduleParams:
             the number ``simulated_load``.
         simulated_load: the load to act under with the signal "simulated", from 0 (idle) to 1 (full); told as simulated
             wherever it is shown.
+        back_off: whether the request decodes plainly for a while when its drafts cost more than they give (see
+            `dspark_core.scheduling.back_off`), for which the profile is needed. None: where the policy weighs by the
+            profile anyway. So the others are what they say, ``fixed`` above all, which comparisons are made with.
 
     Raises:
         ParameterError: a value is outside its range, ``l_min > l_max``, or ``band_low > band_high``.
@@ -184,6 +187,7 @@ class ScheduleParams:
     band_high: float = 0.9
     load_signal: LoadSignal = "occupancy"
     simulated_load: float = 0.5
+    back_off: bool | None = None
 
     def __post_init__(self) -> None:
         _require(isinstance(self.policy, str) and bool(self.policy), f"policy is {self.policy!r}; it must be a name.")
@@ -216,6 +220,10 @@ class ScheduleParams:
             f"load_signal is {self.load_signal!r}; choose one of: {', '.join(LOAD_SIGNALS)}.",
         )
         _require(isinstance(self.stop_early, bool), f"stop_early is {self.stop_early!r}; it must be True or False.")
+        _require(
+            self.back_off is None or isinstance(self.back_off, bool),
+            f"back_off is {self.back_off!r}; it must be True, False, or None (as the policy has it).",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dspark_core.events import (
     Token,
 )
 from dspark_core.scheduling import DraftView, Plan, load_for
+from dspark_core.scheduling.back_off import Judgement
 from dspark_core.target.base import TargetOutput
 from dspark_core.text import TokenText
 from dspark_core.verify import Verdict
@@ -30,6 +31,8 @@ class Turn:
         answer: whose turn it is.
         schedule: read once, so that the whole round obeys one schedule.
         anchor: x_0.
+        judgement: whether it drafts.
+        count: how many tokens to draft.
         ask, drafted, block, plan, output, verdict, committed: what the phases made.
         target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
     """
@@ -46,13 +49,30 @@ class Turn:
         self.answer = answer
         self.schedule = answer.schedule
         self.anchor = answer.anchor
+        self.judge(Judgement())
         self.target_probs_shown: list[float] = []
+
+    @property
+    def room(self) -> int:
+        """How many drafts the text has room for, beside the target's own token."""
+        return self.answer.tokens_left - 1
+
+    @property
+    def wanted(self) -> int:
+        """How many tokens it would draft, as far as that is known before drafting."""
+        count = min(self.answer.drafter.num_draft_tokens, self.room)
+        return min(count, self.schedule.l_max) if self.schedule.stop_early else count
+
+    def judge(self, judgement: Judgement) -> None:
+        """Draft what is wanted, or rest."""
+        self.judgement = judgement
+        self.count = 0 if judgement.rest else self.wanted
 
     @property
     def view(self) -> DraftView:
         """What the scheduler may know of the block."""
-        room = self.answer.tokens_left - 1
-        return DraftView(len(self.block.token_ids), self.block.known_confidences, self.schedule, room)
+        known, why = self.block.known_confidences, self.judgement.reason
+        return DraftView(len(self.block.token_ids), known, self.schedule, self.room, resting=why)
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -91,6 +111,8 @@ class Turn:
             band_low=schedule.band_low,
             band_high=schedule.band_high,
             signal=self.plan.signal,
+            gain=self.judgement.gain,
+            resting=self.judgement.rest,
         )
         answer.rounds += 1
         answer.round_s += timings.total_s

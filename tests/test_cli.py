@@ -1,5 +1,6 @@
 """The command line: exact text, events a line, exit codes, and no traceback whatever goes wrong."""
 
+import argparse
 import io
 import json
 import math
@@ -13,6 +14,7 @@ import pytest
 from dspark_core.cli import COMMANDS, main
 from dspark_core.event_json import from_line
 from dspark_core.events import DecodeRound, Finished, Prefilled
+from dspark_core.options import add_schedule_options, schedule_from
 from dspark_core.terminal import printable, write_text
 from tests import toy_session
 from tests.event_samples import finished, prefilled, waiting
@@ -68,7 +70,7 @@ def test_every_option_reaches_the_request(opened, capsys):
     ]
     more += ["--logit-bias", "1=-5.5", "--logit-bias", "2=-inf"]
     more += ["--no-stop-early", "--band-low", "0.5", "--band-high", "0.8", "--load-signal", "simulated"]
-    more += ["--simulated-load", "0.9"]
+    more += ["--simulated-load", "0.9", "--no-back-off"]
     assert main(["infer", "--prompt", "hello", *words.split(), *more]) == 0
     messages, sampling, schedule, drafter = opened[0].asked
     assert messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
@@ -76,6 +78,7 @@ def test_every_option_reaches_the_request(opened, capsys):
     assert not schedule.stop_early
     assert (schedule.band_low, schedule.band_high) == (0.5, 0.8)
     assert (schedule.load_signal, schedule.simulated_load) == ("simulated", 0.9)
+    assert schedule.back_off is False
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed) == (0.7, 4, 0.9, 5)
     assert (sampling.min_p, sampling.repetition_penalty, sampling.logit_bias) == (0.1, 1.2, ((1, -5.5), (2, -math.inf)))
     assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.3, -0.4)
@@ -89,6 +92,16 @@ def test_a_bias_that_is_not_written_as_id_and_number_is_refused_with_its_text(bi
         main(["infer", "--prompt", "x", "--logit-bias", bias])
     assert stopped.value.code == 2
     assert f"{bias!r} is no token id and bias" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("policy", "l_min"), [("fixed", 1), ("threshold", 1), ("prefix", 0), ("delayed", 0)])
+def test_l_min_is_0_where_the_policy_weighs_by_the_profile_unless_it_is_given(policy, l_min):
+    parser = argparse.ArgumentParser()
+    add_schedule_options(parser)
+    schedule = schedule_from(parser.parse_args(["--policy", policy]))
+    assert (schedule.l_min, schedule.back_off) == (l_min, None)
+    schedule = schedule_from(parser.parse_args(["--policy", policy, "--l-min", "2", "--back-off"]))
+    assert (schedule.l_min, schedule.back_off) == (2, True)
 
 
 def test_a_dash_reads_the_prompt_from_standard_input(opened, monkeypatch, capsys):

@@ -144,6 +144,7 @@ def _measure(
             "load_signal": schedule.load_signal,
             "simulated_load": schedule.simulated_load if schedule.load_signal == "simulated" else None,
             "stop_early": schedule.stop_early,
+            "back_off": schedule.back_off,
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,

@@ -9,6 +9,7 @@ import sys
 from datetime import date
 from typing import TYPE_CHECKING
 
+from dspark_core.admission import MAX_ACTIVE
 from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
 from dspark_core.options import add_model_options
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dspark_core.profiling.profile import StepProfile
 
 DEFAULT_BUDGET_S = 25.0
-MEASURED_REQUESTS = 16  # side by side; twice as many would cost twice the budget, and the curve goes on with its slope
+MEASURED_REQUESTS = MAX_ACTIVE  # side by side, as many as run at once unless the session is told otherwise
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from dspark_core.typed_json import decode
 
 COMMAND = "python -m dspark_core profile"
 
-_FORMAT = 1
+_FORMAT = 2  # 1 had no drafts in the probes of drafting
 _LARGEST_HEADER = 2**27
 
 
@@ -112,7 +112,9 @@ def _checked(path: Path, key: ProfileKey) -> StepProfile:
     values = read_object(path, ParameterError, way_out)
     found = values.pop("format", None)
     if found != _FORMAT:
-        raise ParameterError(f"{path} has the format {found!r:.40}; this version reads {_FORMAT}. {way_out}")
+        raise ParameterError(
+            f"{path} has the format {found!r:.40}; this version reads {_FORMAT}, with more about drafting. {way_out}"
+        )
     try:
         profile: StepProfile = decode(StepProfile, values, path.name)
         check_profile(profile)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import torch
@@ -56,7 +57,7 @@ def measure(
     progress: Progress = no_progress,
     now: Clock | None = None,
 ) -> Measured:
-    """Time passes of 1 to R·(1+γ) tokens at several context lengths, and whole drafts of 1 to R requests.
+    """Time passes of 1 to R·(1+γ) tokens at several context lengths, and the drafting of 1 to R requests.
 
     Everything runs once as a warm-up, then in whole rounds that each begin elsewhere, until the next would end after
     ``budget_s``; three rounds are run in any case. Nothing else should be using the target meanwhile.
@@ -126,17 +127,17 @@ class _Bench:
                 tasks.append((about, self._pass(slots[: len(shares)], shares, context)))
         return tasks
 
-    def draft_tasks(self) -> list[tuple[tuple[str, int, int, int], _Task]]:
-        """(drafter, γ, context, R) and the drafting of R whole blocks, at the middle context length."""
+    def draft_tasks(self) -> list[tuple[tuple[str, int, int, int, int], _Task]]:
+        """(drafter, γ, d, context, R) and R requests drafting d tokens each, at the middle context length."""
         context = self._contexts[len(self._contexts) // 2]
-        counts = sorted({1, max(1, self._max_requests // 4), self._max_requests})
+        requests = sorted({1, max(1, self._max_requests // 4), self._max_requests})
         tasks = []
         for name, drafter in self._drafters.items():
+            gamma = drafter.num_draft_tokens
             features = self._features(drafter, context)
             states = [self._open_state(drafter, context, features) for _ in range(self._max_requests)]
-            for count in counts:
-                about = (name, drafter.num_draft_tokens, context, count)
-                tasks.append((about, self._drafting(drafter, states[:count])))
+            for drafts, count in product(sorted({max(1, gamma // 4), gamma}), requests):
+                tasks.append(((name, gamma, drafts, context, count), self._drafting(drafter, states[:count], drafts)))
         return tasks
 
     def _pass(self, slots: Sequence[KVSlot], shares: Sequence[int], context: int) -> _Task:
@@ -148,8 +149,7 @@ class _Bench:
 
         return _Task(lambda: self._target.forward(slots, token_ids, tapped_layers=self._taps), undo)
 
-    def _drafting(self, drafter: Drafter, states: Sequence[DrafterState]) -> _Task:
-        count = drafter.num_draft_tokens
+    def _drafting(self, drafter: Drafter, states: Sequence[DrafterState], count: int) -> _Task:
         asks = [DraftAsk(state, self._text[0], count, _GREEDY, SeededDice(0)) for state in states]
 
         def run() -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from dspark_core.errors import ParameterError
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import LARGEST_S, LEAST_S, StepCurve
 
 
@@ -49,10 +50,11 @@ class StepProbe:
 
 @dataclass(frozen=True, slots=True)
 class DraftProbe:
-    """The median time in which ``requests`` of ``context`` tokens each drafted a whole block, one after the other."""
+    """The median time in which ``requests`` of ``context`` tokens drafted ``drafts`` tokens each, of γ."""
 
     drafter: str
     num_draft_tokens: int
+    drafts: int
     context: int
     requests: int
     seconds: float
@@ -87,11 +89,17 @@ class StepProfile:
         return f"measured on {self.key.device}, {self.measured_on}"
 
     def curve(self) -> StepCurve:
-        """What a scheduler reads: at each B the median over the context lengths, which it is not told."""
+        """What a scheduler reads: at each B the median over the context lengths, which it is not told; the drafting."""
         by_tokens: dict[int, list[float]] = {}
         for probe in self.steps:
             by_tokens.setdefault(probe.tokens, []).append(probe.seconds)
-        return StepCurve.of(list(by_tokens), [median(times) for times in by_tokens.values()], source=self.source)
+        curve = StepCurve.of(list(by_tokens), [median(times) for times in by_tokens.values()], source=self.source)
+        return curve.with_drafting({name: self._drafting_curve(name) for name in self.drafters})
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Names of those whose drafting was measured."""
+        return tuple(dict.fromkeys(probe.drafter for probe in self.drafting))
 
     @property
     def largest_smoothing(self) -> float:
@@ -109,16 +117,12 @@ class StepProfile:
             source=f"{self.source}, context {context}",
         )
 
-    def drafting_s(self, drafter: str, requests: int) -> float | None:
-        """Seconds in which ``requests`` draft whole blocks: linear between what was measured, None for a stranger."""
+    def _drafting_curve(self, drafter: str) -> DraftingCurve:
         probes = [probe for probe in self.drafting if probe.drafter == drafter]
-        if not probes:
-            return None
-        if len(probes) == 1:  # only one request was ever to be served; they draft one after the other
-            return probes[0].seconds * requests / probes[0].requests
-        return StepCurve.of(
-            [probe.requests for probe in probes], [probe.seconds for probe in probes], source=self.source
-        ).seconds(requests)
+        return DraftingCurve.of(
+            ((probe.drafts, probe.requests, probe.seconds) for probe in probes),
+            source=f"{self.source}, drafting of {drafter}",
+        )
 
     def lacks(self, drafters: Iterable[tuple[str, int]]) -> list[str]:
         """Names among (name, γ) whose drafting was not measured; γ = 0 costs nothing and needs none."""
@@ -142,10 +146,14 @@ def check_profile(profile: StepProfile) -> None:
     for probe in probes:
         if probe.context < 1 or probe.requests < 1 or not LEAST_S <= probe.seconds <= LARGEST_S:
             raise ParameterError(f"A probe is out of range: {probe!r:.160}.")
-    for name in {probe.drafter for probe in profile.drafting}:
-        requests = [probe.requests for probe in profile.drafting if probe.drafter == name]
-        if any(later <= earlier for earlier, later in pairwise(requests)):
-            raise ParameterError(f"The requests of the drafter {name!r:.40} must rise; they are {requests!r:.60}.")
+    for name in profile.drafters:
+        drafting = [probe for probe in profile.drafting if probe.drafter == name]
+        places = [(probe.drafts, probe.requests) for probe in drafting]
+        if {probe.num_draft_tokens for probe in drafting} != {places[-1][0]}:
+            raise ParameterError(f"The drafter {name!r:.40} needs one γ, and its last probes draft so many.")
+        if any(later <= earlier for earlier, later in pairwise(places)) or places[0][0] < 1:
+            raise ParameterError(f"The drafts and requests of {name!r:.40} must rise; they are {places!r:.80}.")
+    profile.curve()
 
 
 def _check_day(text: str) -> None:

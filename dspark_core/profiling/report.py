@@ -16,8 +16,19 @@ def line(profile: StepProfile) -> str:
     first, last = curve.tokens[0], curve.tokens[-1]
     return (
         f"profiled: {profile.source}; a pass of {first} token takes {_ms(curve.seconds(first))} ms, of {last} tokens "
-        f"{_ms(curve.seconds(last))} ms{'; the times jump' if profile.largest_smoothing > JUMPY else ''}"
+        f"{_ms(curve.seconds(last))} ms{_drafting_line(profile)}"
+        f"{'; the times jump' if profile.largest_smoothing > JUMPY else ''}"
     )
+
+
+def _drafting_line(profile: StepProfile) -> str:
+    """The first drafter's whole blocks, for as many requests as were measured."""
+    for name in profile.drafters[:1]:
+        last = [probe for probe in profile.drafting if probe.drafter == name][-1]
+        drafting = profile.curve().drafting[name]
+        one, all_of_them = (_ms(drafting.seconds(requests, last.drafts)) for requests in (1, last.requests))
+        return f"; {name} drafts {last.drafts} in {one} ms, for {last.requests} answers in {all_of_them} ms"
+    return ""
 
 
 def table(profile: StepProfile) -> str:
@@ -83,11 +94,11 @@ def _warning(largest_smoothing: float) -> list[str]:
 def _drafting(probes: tuple[DraftProbe, ...]) -> list[str]:
     if not probes:
         return ["no drafter, so no drafting cost"]
-    rows = [["drafter", "γ", "context", "requests", "ms", "ms a request"]]
+    rows = [["drafter", "γ", "drafts each", "context", "requests", "ms", "ms a request"]]
     for probe in probes:
-        whole = [probe.drafter, str(probe.num_draft_tokens), str(probe.context), str(probe.requests)]
-        rows.append([*whole, _ms(probe.seconds), _ms(probe.seconds / probe.requests)])
-    return ["drafting whole blocks of γ tokens, greedily", *_aligned(rows)]
+        numbers = (probe.num_draft_tokens, probe.drafts, probe.context, probe.requests)
+        rows.append([probe.drafter, *map(str, numbers), _ms(probe.seconds), _ms(probe.seconds / probe.requests)])
+    return ["drafting, greedily: what a round costs before the pass", *_aligned(rows)]
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:

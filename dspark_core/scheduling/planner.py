@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from dspark_core.errors import ParameterError
 from dspark_core.params import ScheduleParams
+from dspark_core.scheduling.back_off import BackOff, Judgement, Wish
 from dspark_core.scheduling.policies import LAB_POLICIES, POLICIES, policy_named
 from dspark_core.scheduling.policy import DraftView, Plan, RoundView, SchedulerPolicy, curve_for
 from dspark_core.scheduling.step_curve import StepCurve
@@ -22,19 +23,50 @@ class Planner:
     Args:
         step_curve: SPS(B) of this machine; without it, policies that need one are refused.
         lab: whether biased policies may be used, to show what they do.
+        back_off: which requests rest from drafts.
     """
 
-    def __init__(self, step_curve: StepCurve | None = None, *, lab: bool = False) -> None:
+    def __init__(
+        self, step_curve: StepCurve | None = None, *, lab: bool = False, back_off: BackOff | None = None
+    ) -> None:
         self.step_curve = step_curve
         self._lab = lab
+        self._back_off = back_off or BackOff()
         self._past: WeakKeyDictionary[object, deque[tuple[str, tuple[float, ...]]]] = WeakKeyDictionary()
 
-    def policy_for(self, schedule: ScheduleParams) -> SchedulerPolicy:
-        """The policy asked for. Raises ParameterError when it is unknown, biased, or lacks its step curve."""
+    def policy_for(self, schedule: ScheduleParams, drafter: str | None = None) -> SchedulerPolicy:
+        """The policy asked for, to weigh the drafts of ``drafter``.
+
+        Raises:
+            ParameterError: it is unknown or biased, or what a step costs is needed and has not been measured.
+        """
         policy = policy_named(schedule.policy, lab=self._lab)
-        if policy.needs_curve:
-            curve_for(policy.name, self.step_curve)
+        if policy.needs_curve or schedule.back_off:
+            curve_for(policy.name, self.step_curve, drafter)
         return policy
+
+    def judge(self, owners: Sequence[object], drafting: Sequence[tuple[str, int, ScheduleParams]]) -> list[Judgement]:
+        """Who drafts in the round that begins, from earlier rounds alone.
+
+        Args:
+            owners: as in `plan`.
+            drafting: of each, its drafter's name, the drafts that it would draw, and its schedule.
+        """
+        wishes = [Wish(*each, may_rest=self._may_rest(each[2])) for each in drafting]
+        return self._back_off.judge(owners, wishes, self.step_curve)
+
+    def learn(self, owner: object, verify_len: int, num_accepted: int) -> None:
+        """What became of the drafts that ``owner`` drew in this round."""
+        self._back_off.learn(owner, verify_len, num_accepted)
+
+    def drafting_s(self, wanted: Mapping[str, Sequence[int]]) -> float:
+        """Seconds of a round's drafting by the profile, 0 without one; see `StepCurve.drafting_s`."""
+        return 0.0 if self.step_curve is None else self.step_curve.drafting_s(wanted)
+
+    def _may_rest(self, schedule: ScheduleParams) -> bool:
+        if schedule.back_off is not None:
+            return schedule.back_off
+        return self.policy_for(schedule).needs_curve
 
     def plan(self, owners: Sequence[object], views: Sequence[DraftView], around: RoundView) -> list[Plan | Exception]:
         """The plan of each view, or why it has none; one that fails takes nobody with it.
@@ -62,6 +94,8 @@ class Planner:
                 plans[index] = plan
             around = _with_settled(around, group, made)
         for owner, view in zip(owners, seen, strict=True):
+            if view.resting:
+                continue  # it has drafted nothing to look back on
             past = self._past.setdefault(owner, deque(maxlen=LAG))
             past.append((view.schedule.policy, view.survivals))
         return plans

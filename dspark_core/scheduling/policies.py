@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dspark_core.errors import ParameterError
+from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.banded import BandedPolicy
 from dspark_core.scheduling.delayed import DelayedPolicy
 from dspark_core.scheduling.fixed import FixedPolicy
@@ -42,3 +43,12 @@ def policy_named(name: str, *, lab: bool = False) -> SchedulerPolicy:
             f"that in tests and in the losslessness lab, and runs nowhere else. Choose one of: {known}."
         )
     raise ParameterError(f"There is no policy named {name!r}. Choose one of: {known}.")
+
+
+def default_l_min(name: str) -> int:
+    """L_min where none is asked for. Raises ParameterError for a policy that does not exist.
+
+    A policy that weighs each draft by what it costs knows when none pays; L_min would put drafts into a full pass
+    against its word. The others keep one, or a doubtful first token would make the whole drafting vain.
+    """
+    return 0 if policy_named(name).needs_curve else ScheduleParams().l_min

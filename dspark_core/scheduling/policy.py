@@ -24,6 +24,7 @@ class DraftView:
         room: how many drafts the request can still use (token limit, context end).
         earlier: the survivals that this request had two of its rounds before, under the same policy; None where there
             was no such round.
+        resting: why nothing was drafted though it could have been (see `back_off`), or ''.
         survivals: a_k = c_1 · … · c_k of the known confidences; none without a confidence head.
     """
 
@@ -32,6 +33,7 @@ class DraftView:
     schedule: ScheduleParams
     room: int
     earlier: tuple[float, ...] | None = None
+    resting: str = ""
     survivals: tuple[float, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -74,12 +76,15 @@ class RoundView:
     Attributes:
         load: the load sample, the engine's own figures included; what a request simulates is in its schedule.
         step_curve: SPS(B) of this machine, or None where it has not been measured.
+        drafting_s: seconds of the round's drafting by the profile, for the drafts that were asked for. Not the time
+            that it took, which may depend on the drafts.
         settled_tokens: tokens of the pass that other policies have decided on already, anchors included.
         settled_expected: tokens that these are expected to commit: 1 and the survivals of the verified drafts for each.
     """
 
     load: LoadSample
     step_curve: StepCurve | None = None
+    drafting_s: float = 0.0
     settled_tokens: int = 0
     settled_expected: float = 0.0
 
@@ -108,7 +113,7 @@ def without_drafts(view: DraftView) -> Plan | None:
     if view.schedule.l_max == 0:
         return Plan(0, "L_max = 0")
     if view.num_drafted == 0 and not view.confidences:
-        return Plan(0, "nothing was drafted")
+        return Plan(0, view.resting or "nothing was drafted")
     if view.num_judged == 0:
         return Plan(0, "the token limit leaves no room for drafts")
     return None
@@ -124,13 +129,25 @@ def confidences_for(policy: str, view: DraftView) -> tuple[float, ...]:
     return view.confidences or ()
 
 
-def curve_for(policy: str, curve: StepCurve | None) -> StepCurve:
-    """The step curve that this policy weighs by. Raises ParameterError where none has been measured."""
+def curve_for(policy: str, curve: StepCurve | None, drafter: str | None = None) -> StepCurve:
+    """The step curve that this policy weighs by, with the cost of ``drafter``'s drafting where one is named.
+
+    Raises:
+        ParameterError: the one or the other has not been measured.
+    """
     if curve is None:
         raise ParameterError(
             f"The policy {policy!r} weighs drafts by what a step costs on this machine, and that has not been measured "
             "for this model. Measure it once with: python -m dspark_core profile. Or choose a policy that needs no "
-            "step curve: 'threshold', 'banded' or 'fixed'."
+            "step curve, without back-off: 'threshold', 'banded' or 'fixed'."
+        )
+    if drafter is not None and drafter not in curve.drafting:
+        known = ", ".join(curve.drafting) or "none"
+        raise ParameterError(
+            f"The policy {policy!r} weighs drafts by what a step costs on this machine, and the drafting of "
+            f"{drafter!r} is not in the profile (it has: {known}). Measure again, with the same --draft-model: "
+            "python -m dspark_core profile --force. Or choose a policy that needs no step curve, without back-off: "
+            "'threshold', 'banded' or 'fixed'."
         )
     return curve
 

@@ -6,11 +6,15 @@ Source: DSpark, Algorithm 1. Plain numbers; `dspark_core/profiling` measures the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from dspark_core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dspark_core.scheduling.drafting_curve import DraftingCurve
 
 LEAST_S, LARGEST_S = 1e-9, 1e6  # of one step: beyond, a clock was wrong
 
@@ -27,13 +31,16 @@ class StepCurve:
         tokens: B of the probes, rising.
         measured_s: seconds of each probe, as measured.
         source: where the numbers come from, for the screen.
+        drafting: by the drafter's name, what drafting costs before the pass; the curve's own seconds leave it out.
         smoothed_s: the seconds that the curve goes through, at the same B.
     """
 
     tokens: tuple[int, ...]
     measured_s: tuple[float, ...]
     source: str
+    drafting: Mapping[str, DraftingCurve] = field(default_factory=dict)
     smoothed_s: tuple[float, ...] = field(init=False, repr=False)
+    _known: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(self.tokens, self.measured_s)
@@ -54,6 +61,12 @@ class StepCurve:
 
         Exact at the probes and linear between them; below the first, the first; beyond the last, on with its slope.
         """
+        known = self._known.get(tokens)  # a plan asks hundreds of times a round, for the same few hundred B
+        if known is None:
+            known = self._known[tokens] = self._interpolated(tokens)
+        return known
+
+    def _interpolated(self, tokens: int) -> float:
         at = bisect_left(self.tokens, tokens)
         if at == len(self.tokens):
             return self.smoothed_s[-1] + (tokens - self.tokens[-1]) * self._last_slope
@@ -67,13 +80,20 @@ class StepCurve:
         """SPS(B): steps a second with B = ``tokens``."""
         return 1 / self.seconds(tokens)
 
-    def plus(self, seconds: float, *, source: str) -> StepCurve:
-        """The curve of a step that takes ``seconds`` more whatever B is: the drafting, for example.
+    def with_drafting(self, drafting: Mapping[str, DraftingCurve]) -> StepCurve:
+        """The same passes with the cost of these drafters."""
+        return replace(self, drafting=drafting)
 
-        Raises:
-            ParameterError: a sum that is not finite and positive.
+    def drafting_s(self, wanted: Mapping[str, Sequence[int]]) -> float:
+        """Seconds in which a round drafts: of each drafter's name, the drafts that each of its requests asks for.
+
+        A drafter that was not measured counts nothing: only policies that do not weigh costs may use it.
         """
-        return StepCurve.of(self.tokens, [measured + seconds for measured in self.measured_s], source=source)
+        return sum(
+            self.drafting[name].seconds(len(counts), sum(counts) / len(counts))
+            for name, counts in wanted.items()
+            if counts and name in self.drafting
+        )
 
     @property
     def _last_slope(self) -> float:

@@ -13,6 +13,8 @@ from dspark_core.events import Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
 from dspark_core.scheduling import POLICIES, Plan
+from dspark_core.scheduling.back_off import BackOff
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import StepCurve
 from tests.toy import (
     FixedLoad,
@@ -44,7 +46,8 @@ VARIANTS = {
 }
 DRAFTERS = ["none", "table", "ngram", "dspark", "dflash", "dspark-part", "dspark-gated", "dspark-rnn", "dspark-conv"]
 DRAFTERS += ["calibrated", "lm", "lm-part", "lm-padded", "lm-short", "lm-calibrated"]
-CURVE = StepCurve.of([1, 2, 3], [1.0, 1.35, 1.6], source="by hand")  # two drafts pay at some confidences only
+FREE = {name: DraftingCurve.of([(1, 1, 1e-9)], source="by hand") for name in DRAFTERS}
+CURVE = StepCurve.of([1, 2, 3], [1.0, 1.35, 1.6], source="by hand").with_drafting(FREE)  # two drafts pay at times only
 CALIBRATED_CUT = ScheduleParams("threshold", 0, 2, 0.44)  # amid the calibrated confidences, above most raw ones
 EXACT = 1e-9
 BANNED = ((1, -math.inf), (2, 0.8))
@@ -111,8 +114,8 @@ def test_emitted_law_equals_the_targets(drafter, policy, option):
 
 @pytest.mark.parametrize("option", [name for name, options in OPTIONS.items() if options.get("temperature")])
 def test_with_every_option_the_enumeration_finds_the_biased_policy(option):
-    options = {"step_curve": StepCurve.of([1, 2, 3], [1.0, 1.6, 1.7], source="by hand"), "lab": True}
-    assert distance("table", ScheduleParams("retrospective", 0, 2), option, **options) > 1e-3
+    curve = StepCurve.of([1, 2, 3], [1.0, 1.6, 1.7], source="by hand").with_drafting(FREE)
+    assert distance("table", ScheduleParams("retrospective", 0, 2), option, step_curve=curve, lab=True) > 1e-3
 
 
 @pytest.mark.parametrize("option", ["repetition", "presence", "frequency", "all"])
@@ -172,12 +175,12 @@ PAIR_SECONDS = (1.0, 1.0, 1.05, 1.1, 1.5)  # room for two drafts in all
 HINDSIGHT_SECONDS = (1.0, 1.0, 1.4, 1.65, 1.7)  # one draft does not pay, three may
 
 
-def law_of_two(policies, seconds, *, lab: bool = False):
+def law_of_two(policies, seconds, *, lab: bool = False, back_off: BackOff | None = None):
     """How far the joint law of two answers in one batch is from two that know nothing of each other; first lengths."""
     drafter = TableDrafter(2, 2)
     drafter.confidence = [[0.5, 0.6], [0.95, 0.1]]  # c_1 by the anchor, c_2 by x_1: a_2 beats the other's a_1, or not
-    curve = StepCurve.of(range(1, 6), seconds, source="by hand")
-    target, options = ToyTarget(vocab_size=2), {"step_curve": curve, "full_batch": 4, "lab": lab}
+    curve = StepCurve.of(range(1, 6), seconds, source="by hand").with_drafting(FREE)
+    target, options = ToyTarget(vocab_size=2), {"step_curve": curve, "full_batch": 4, "lab": lab, "back_off": back_off}
     loop = DecodeLoop(target, ToyTokenizer(), {"table": drafter}, FixedLoad(), **options)
     samplings = [SamplingParams(temperature=1.0, max_new_tokens=length) for length in PAIR_LENGTHS]
     schedules = [ScheduleParams(policy, 0, 2, band_low=0.2) for policy in policies]
@@ -229,7 +232,7 @@ def test_appendix_a_hindsight_bends_the_law_and_the_early_stop_does_not(policy, 
     drafter = TableDrafter(2, 2)
     drafter.logits = torch.zeros(2, 2, 2, dtype=torch.float64)
     drafter.confidence = [[0.8, 0.8], [0.9, 0.0]]  # c_1, then c_2 after A and after B
-    curve = StepCurve.of([1, 2, 3], [1, 1 / 0.5, 1 / 0.45], source="appendix A")
+    curve = StepCurve.of([1, 2, 3], [1, 1 / 0.5, 1 / 0.45], source="appendix A").with_drafting(FREE)
     loop = DecodeLoop(Coin(), ToyTokenizer(), {"table": drafter}, FixedLoad(), step_curve=curve, lab=True)
     sampling = SamplingParams(temperature=1.0, max_new_tokens=3)
     request = GenerationRequest((0, 1), sampling, ScheduleParams(policy, 0, 2), "table")

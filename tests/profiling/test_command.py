@@ -8,7 +8,9 @@ from safetensors.torch import save_file
 from dspark_core.cli import main
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.loading import open_session
+from dspark_core.profiling.command import MEASURED_REQUESTS
 from dspark_core.profiling.file import profile_path, read_profile
+from dspark_core.profiling.profile import token_counts
 from dspark_core.profiling.report import line
 from dspark_core.scheduling import POLICIES
 from tests.conftest import TINY_CONFIG, make_tiny_state
@@ -75,13 +77,11 @@ def test_with_json_there_is_one_line(capsys):
     assert main(["profile", "--json", *QUICK]) == 0
     (only,) = capsys.readouterr().out.splitlines()
     report = json.loads(only)
-    assert report["curve"]["tokens"] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]
+    assert report["curve"]["tokens"] == list(token_counts(3 * MEASURED_REQUESTS))
     assert report["curve"]["seconds"] == sorted(report["curve"]["seconds"])
-    assert [(probe["drafter"], probe["requests"]) for probe in report["drafting"]] == [
-        ("table", 1),
-        ("table", 4),
-        ("table", 16),
-    ]
+    found = [(probe["drafter"], probe["drafts"], probe["requests"]) for probe in report["drafting"]]
+    most = MEASURED_REQUESTS
+    assert found == [("table", drafts, requests) for drafts in (1, 2) for requests in (1, most // 4, most)]
 
 
 @pytest.mark.usefixtures("opened")

@@ -91,11 +91,16 @@ def test_requests_share_a_pass_as_their_mix_says(clock):
     assert {shares for _, shares, _ in target.passes} == {mix(tokens, REQUESTS, 3) for tokens in token_counts(9)}
 
 
-def test_drafting_is_timed_for_whole_blocks_of_one_to_all_requests(clock):
+def test_drafting_is_timed_for_few_and_all_drafts_of_one_to_all_requests(clock):
     measured, _, drafter = run(clock)
-    found = [(probe.drafter, probe.num_draft_tokens, probe.requests, probe.seconds) for probe in measured.drafting]
-    assert found == [("table", 2, 1, pytest.approx(DRAFT_S)), ("table", 2, REQUESTS, pytest.approx(3 * DRAFT_S))]
-    assert set(drafter.counts) == {2}
+    found = {(probe.drafter, probe.drafts, probe.requests): probe.seconds for probe in measured.drafting}
+    assert found == {
+        ("table", drafts, requests): pytest.approx(requests * DRAFT_S)
+        for drafts in (1, 2)
+        for requests in (1, REQUESTS)
+    }
+    assert {probe.num_draft_tokens for probe in measured.drafting} == {2}
+    assert set(drafter.counts) == {1, 2}
 
 
 def test_the_warm_up_does_not_count_and_neither_does_a_slow_moment(clock):
@@ -113,7 +118,8 @@ def test_the_warm_up_does_not_count_and_neither_does_a_slow_moment(clock):
 
 
 def test_rounds_begin_elsewhere_each_time(clock):
-    measured, target, _ = run(clock)
+    target = TimedTarget(clock, plain_cost)
+    measured = measure(target, {"none": NoneDrafter()}, max_requests=9, budget_s=1.0, now=clock)
     each = len(measured.steps)
     abouts = [about for about, _, _ in target.passes]
     assert len(abouts) == each * (1 + measured.repeats)
@@ -123,7 +129,7 @@ def test_rounds_begin_elsewhere_each_time(clock):
 
 
 def test_a_larger_budget_buys_repeats_and_is_kept_to(clock):
-    once = sum(plain_cost(*about) for about in {about for about, _, _ in run(clock)[1].passes}) + 4 * DRAFT_S
+    once = sum(plain_cost(*about) for about in {about for about, _, _ in run(clock)[1].passes}) + 8 * DRAFT_S
     repeats = []
     for rounds in (1, 4, 6.5, 12, 1000):
         begun = clock.now_s
@@ -145,7 +151,9 @@ def test_the_time_left_is_told_and_runs_out(clock, budget_s):
     assert said[-1][1:] == ("Measuring step times: 0:00 left", 1.0)
     for at, stage, _ in said[len(said) // 2 :]:
         minutes, seconds = stage.removesuffix(" left").rpartition(" ")[2].split(":")
-        assert int(minutes) * 60 + int(seconds) == pytest.approx(said[-1][0] - at, rel=0.15, abs=2)
+        assert int(minutes) * 60 + int(seconds) == pytest.approx(
+            said[-1][0] - at, rel=0.2, abs=2
+        )  # tasks differ in length
 
 
 def test_nothing_is_kept_open_even_when_it_is_interrupted(clock):

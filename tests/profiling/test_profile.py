@@ -28,7 +28,10 @@ PROFILE = StepProfile(
     "2026-11-30",
     3,
     steps(lambda context, tokens: context / 1000 + tokens / 100),
-    (DraftProbe("dspark", 4, 20, 1, 0.01), DraftProbe("dspark", 4, 20, 4, 0.04)),
+    tuple(
+        DraftProbe("dspark", 4, drafts, 20, requests, seconds)
+        for drafts, requests, seconds in ((1, 1, 0.01), (1, 4, 0.02), (4, 1, 0.03), (4, 4, 0.06))
+    ),
 )
 
 
@@ -64,13 +67,12 @@ def test_the_curve_is_the_median_over_the_contexts():
     assert odd.curve().source == "measured on CPU (toy, 1 thread), 2026-11-30"
 
 
-def test_drafting_by_the_number_of_requests():
-    assert PROFILE.drafting_s("dspark", 1) == 0.01
-    assert PROFILE.drafting_s("dspark", 2) == pytest.approx(0.02)
-    assert PROFILE.drafting_s("dspark", 8) == pytest.approx(0.08)
-    assert PROFILE.drafting_s("lm", 1) is None
-    alone = replace(PROFILE, drafting=PROFILE.drafting[:1])
-    assert alone.drafting_s("dspark", 3) == pytest.approx(0.03)
+def test_the_curve_has_the_drafting_by_requests_and_drafts():
+    drafting = PROFILE.curve().drafting["dspark"]
+    assert [drafting.seconds(requests, 4) for requests in (1, 2, 4)] == pytest.approx([0.03, 0.04, 0.06])
+    assert [drafting.seconds(1, drafts) for drafts in (1, 2.5, 4)] == pytest.approx([0.01, 0.02, 0.03])
+    alone = replace(PROFILE, drafting=PROFILE.drafting[2:3]).curve().drafting["dspark"]
+    assert alone.seconds(3, 4) == pytest.approx(0.09), "one request alone was measured: others cost in proportion"
 
 
 def test_a_drafter_that_was_not_measured_is_named_and_plain_decoding_needs_nothing():
@@ -97,8 +99,11 @@ def test_what_was_measured_passes_the_check():
         {"steps": steps(lambda *_: 1e9)},
         {"steps": steps(lambda *_: 0.1, contexts=(0,))},
         {"drafting": PROFILE.drafting[::-1]},
-        {"drafting": (DraftProbe("dspark", 4, 20, 1, -1.0),)},
-        {"drafting": (DraftProbe("dspark", 4, 20, 0, 1.0),)},
+        {"drafting": PROFILE.drafting[:2]},
+        {"drafting": (DraftProbe("dspark", 4, 4, 20, 1, -1.0),)},
+        {"drafting": (DraftProbe("dspark", 4, 4, 20, 0, 1.0),)},
+        {"drafting": (DraftProbe("dspark", 4, 0, 20, 1, 1.0), *PROFILE.drafting)},
+        {"drafting": (*PROFILE.drafting[:2], DraftProbe("dspark", 5, 5, 20, 1, 1.0))},
     ],
 )
 def test_what_no_measurement_gives_is_refused(change):
@@ -123,3 +128,6 @@ def test_table_and_report_show_every_probe_and_the_curve_in_use():
     assert report(PROFILE)["largest_smoothing"] == 0
     assert curve["per_second"][0] == pytest.approx(10)
     assert "profiled: measured on CPU (toy, 1 thread), 2026-11-30; a pass of 1 token takes 100.0 ms" in line(falling)
+    assert "; dspark drafts 4 in 30.0 ms, for 4 answers in 60.0 ms" in line(PROFILE)
+    assert "drafts each" in table(PROFILE)
+    assert "drafts" not in line(replace(PROFILE, drafting=()))

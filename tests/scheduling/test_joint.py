@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,16 @@ def test_prefix_takes_from_all_requests_by_survival():
     assert [plan.verify_len for plan in got] == [1, 1]
     assert got[0].reason == "stopped at 1: Θ 1.48 → 1.47 (next a_2 0.72)"
     assert got[1].reason == "stopped at 1: Θ 1.48 → 1.47 (next a_2 0.64)"
+
+
+def test_drafting_that_is_paid_already_makes_verifying_more_worth_its_while():
+    """a = (0.9, 0.45): with 1 s more a round, Θ is 1/2, 1.9/2.5 = 0.76, 2.35/3 = 0.78."""
+    blocks = [view("prefix", [0.9, 0.5])]
+    assert lengths("prefix", blocks, LINEAR) == [1]
+    assert lengths("prefix", blocks, replace(LINEAR, drafting_s=1.0)) == [2]
+    assert lengths("delayed", [view("delayed", [0.9, 0.5], earlier=(0.9, 0.45))], replace(LINEAR, drafting_s=1.0)) == [
+        2
+    ]
 
 
 def test_prefix_stops_at_the_first_fall_though_more_would_be_better():

@@ -8,6 +8,7 @@ from dspark_core.errors import ParameterError
 from dspark_core.events import LoadSample
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling import POLICIES, DraftView, Plan, RoundView
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.planner import Planner
 from dspark_core.scheduling.step_curve import StepCurve
 
@@ -135,6 +136,33 @@ def test_earlier_is_what_the_request_had_two_rounds_before_under_the_same_policy
         plan([view("recording", [0.3])], planner, [one])
     earlier = [views[-1].earlier for views, _ in recording.asked[-3:]]
     assert earlier == [None, None, (0.3,)], "rounds under another policy tell too little"
+
+
+def test_a_round_of_rest_tells_nothing_of_the_survivals(recording):
+    planner, owner = Planner(CURVE), Owner()
+    for c in (0.5, 0.6):
+        plan([view("recording", [c])], planner, [owner])
+    resting = DraftView(0, None, ScheduleParams("recording", 0, 8), 100, resting="resting from drafts")
+    assert plan([resting], planner, [owner])[0].verify_len == 0
+    plan([view("recording", [0.7])], planner, [owner])
+    assert recording.asked[-1][0][0].earlier == (0.5,)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_why_a_request_rests_is_its_reason(policy):
+    resting = DraftView(0, None, ScheduleParams(policy, 0, 8), 100, resting="resting from drafts: …")
+    assert plan([resting]) == [Plan(0, "resting from drafts: …")]
+
+
+@pytest.mark.parametrize(("policy", "back_off"), [("prefix", None), ("delayed", False), ("fixed", True)])
+def test_a_drafter_whose_cost_is_not_known_is_refused_where_costs_are_weighed(policy, back_off):
+    schedule = ScheduleParams(policy, back_off=back_off)
+    measured = CURVE.with_drafting({"dspark": DraftingCurve.of([(1, 1, 0.1)], source="by hand")})
+    with pytest.raises(ParameterError, match=r"drafting of 'lm' is not in the profile \(it has: dspark\)"):
+        Planner(measured).policy_for(schedule, "lm")
+    assert Planner(measured).policy_for(schedule, "dspark").name == policy
+    with pytest.raises(ParameterError, match="python -m dspark_core profile"):
+        Planner().policy_for(schedule, "dspark")
 
 
 def test_the_past_of_a_request_goes_with_it():

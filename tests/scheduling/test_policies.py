@@ -279,6 +279,8 @@ def test_a_clipped_preset_keeps_what_it_says_about_stopping():
         {"policy": ""},
         {"stop_early": 1},
         {"stop_early": None},
+        {"back_off": 1},
+        {"back_off": "no"},
     ],
 )
 def test_bad_schedules_are_refused_with_the_value(values):

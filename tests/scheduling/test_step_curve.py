@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from dspark_core.errors import ParameterError
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import StepCurve
 
 
@@ -79,14 +80,6 @@ def test_a_rising_curve_is_left_as_it_is(seed):
     assert again.smoothed_s == steps.smoothed_s
 
 
-def test_a_constant_cost_is_added_everywhere():
-    steps = noisy(3)
-    drafting = steps.plus(0.5, source="with drafting")
-    assert drafting.source == "with drafting"
-    for count in (1, 10, 77, 400):
-        assert drafting.seconds(count) == pytest.approx(steps.seconds(count) + 0.5)
-
-
 @pytest.mark.parametrize(
     ("tokens", "seconds"),
     [
@@ -111,3 +104,24 @@ def test_a_constant_cost_is_added_everywhere():
 def test_what_is_no_curve_is_refused(tokens, seconds):
     with pytest.raises(ParameterError, match="step curve"):
         curve(tokens, seconds)
+
+
+DRAFTING = DraftingCurve.of(
+    [(2, 1, 0.2), (2, 4, 0.5), (8, 1, 0.8), (8, 4, 1.1)],  # drafts, requests, seconds
+    source="by hand",
+)
+
+
+@pytest.mark.parametrize(
+    ("requests", "drafts", "seconds"),
+    [(1, 2, 0.2), (4, 8, 1.1), (2, 2, 0.3), (1, 5, 0.5), (2, 5, 0.6), (1, 1, 0.2), (1, 9, 0.8), (0, 8, 0), (3, 0, 0)],
+)
+def test_drafting_by_hand(requests, drafts, seconds):
+    assert DRAFTING.seconds(requests, drafts) == pytest.approx(seconds)
+
+
+def test_a_rounds_drafting_is_the_sum_over_the_drafters():
+    steps = curve([1, 2], [1.0, 2.0]).with_drafting({"one": DRAFTING, "two": DRAFTING})
+    assert steps.drafting_s({"one": [8, 2], "two": [8], "unknown": [8], "none": []}) == pytest.approx(0.6 + 0.8)
+    assert steps.drafting_s({}) == 0
+    assert steps.seconds(1) == 1.0, "the pass alone"
