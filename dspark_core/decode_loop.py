@@ -144,17 +144,40 @@ class DecodeLoop:
         return True
 
     def prefill_chunk(self, answer: Answer) -> Prefilled | DrafterChanged | None:
-        """Read up to `PREFILL_CHUNK` more tokens of the prompt, or of the text for a new drafter; the event at the end.
+        """`prefill` for one answer by itself; raises what went wrong."""
+        outcome = self.prefill([answer])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-        While there is no such event, the answer must not take part in a round.
+    def prefill(self, answers: Sequence[Answer]) -> list[Prefilled | DrafterChanged | Exception | None]:
+        """Read up to `PREFILL_CHUNK` more tokens in one pass, the first answers' first.
+
+        Of prompts, or of the text so far for a new drafter. A failure of the shared pass is raised.
+
+        Returns:
+            For each answer: the event once all is read (before it, the answer must not take part in a round), None
+            while there is more, or what went wrong in its own part.
         """
-        chunk = answer.unread[:PREFILL_CHUNK]
-        if chunk:
-            start = self._now()
-            output = self._forward([answer], [chunk], want_logits=False)[0]
-            answer.drafter_state.observe(chunk, self._features_for(answer, output.features))
-            answer.read_s += self._now() - start
-        return None if answer.unread else answer.begin_rounds()
+        start = self._now()
+        room, reading = PREFILL_CHUNK, []
+        for answer in answers:
+            if chunk := answer.unread[:room]:
+                room -= len(chunk)
+                reading.append((answer, chunk))
+        outputs = []
+        if reading:
+            outputs = self._forward(*zip(*reading, strict=True), want_logits=False)
+        failures: dict[int, Exception] = {}
+        for (answer, chunk), output in zip(reading, outputs, strict=True):
+            try:
+                answer.drafter_state.observe(chunk, self._features_for(answer, output.features))
+            except Exception as error:  # a drafter's failure is that answer's alone
+                failures[id(answer)] = error
+        seconds = self._now() - start
+        for answer, _ in reading:
+            answer.read_s += seconds
+        return [failures.get(id(answer)) or (None if answer.unread else answer.begin_rounds()) for answer in answers]
 
     def step(self, answers: Sequence[Answer]) -> list[DecodeRound | None]:
         """One round of every answer: draft → plan → verify → commit. Those that end have `ending` set.

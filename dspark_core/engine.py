@@ -99,7 +99,8 @@ class Generation:
 class Engine:
     """Runs generations side by side: first come, first served, all answers in one pass a round.
 
-    Prompts are read in chunks, a chunk between two rounds of the others, so that a long one holds up nobody.
+    Prompts are read in chunks, a chunk between two rounds of the others, so that a long one holds up nobody; short ones
+    share a chunk.
 
     Args:
         loop: the decode loop over a target and its drafters.
@@ -189,7 +190,7 @@ class Engine:
             self._turn(running, waiting)
 
     def _turn(self, running: list[Generation], waiting: list[Generation]) -> None:
-        """Drop the cancelled, open slots, read a piece of one prompt, then one round of all whose prompt is read."""
+        """Drop the cancelled, open slots, read a piece of the prompts, then one round of all whose prompt is read."""
         for generation in (*waiting, *running):
             if generation._cancelled.is_set():
                 self._end(generation, Ending("cancelled", "stopped by request"))
@@ -200,7 +201,7 @@ class Engine:
         opened = self._open(live)
         reading = [pair for pair in opened if not pair[1].ready]
         if reading:  # who began to read first; whoever changes its drafter over and over holds up itself alone
-            self._prefill(*min(reading, key=lambda pair: pair[0]._reads_from))
+            self._prefill(sorted(reading, key=lambda pair: pair[0]._reads_from))
         decoding = [pair for pair in opened if pair not in reading]
         if decoding:
             self._round(decoding)
@@ -225,15 +226,18 @@ class Engine:
                 self._fail([generation], error)
         return opened
 
-    def _prefill(self, generation: Generation, answer: Answer) -> None:
+    def _prefill(self, reading: list[tuple[Generation, Answer]]) -> None:
         try:
             with self._loop.busy:
-                event = self._loop.prefill_chunk(answer)
+                outcomes = self._loop.prefill([answer for _, answer in reading])
         except Exception as error:  # as above
-            self._fail([generation], error)
+            self._fail([generation for generation, _ in reading], error)
             return
-        if event is not None:
-            generation._tell(event)
+        for (generation, _), outcome in zip(reading, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self._fail([generation], outcome)
+            elif outcome is not None:
+                generation._tell(outcome)
 
     def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:
         try:

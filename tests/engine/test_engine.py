@@ -228,6 +228,30 @@ class FaultyDrafter(TableDrafter):
         return state
 
 
+class ForgetfulDrafter(TableDrafter):
+    """Fails as soon as it is to read a prompt."""
+
+    def open(self, capacity):
+        state = super().open(capacity)
+
+        def observe(token_ids, features):
+            raise ValueError("the drafter cannot read")
+
+        state.observe = observe
+        return state
+
+
+def test_who_cannot_read_its_prompt_fails_alone_in_a_shared_chunk(engine):
+    engine._loop.drafters["forgetful"] = ForgetfulDrafter(engine._loop.target.vocab_size, 4)
+    requests = [ask(20, seed, drafter="forgetful" if seed == 1 else "table") for seed in range(3)]
+    with engine._wake:
+        generations = [engine.submit(request) for request in requests]
+    ends = [list(generation)[-1] for generation in generations]
+    assert [end.finish_reason for end in ends] == ["length", "error", "length"]
+    assert "the drafter cannot read" in ends[1].detail
+    assert [ends[i].token_ids for i in (0, 2)] == [list(engine.submit(ask(20, i)))[-1].token_ids for i in (0, 2)]
+
+
 @pytest.mark.parametrize("fault", ["raises", "unknown token", "law of no numbers"])
 def test_one_answers_own_failure_is_nobody_elses(engine, fault):
     engine._loop.drafters["faulty"] = FaultyDrafter(fault)

@@ -202,8 +202,28 @@ def test_prompts_are_read_in_order_of_arrival_and_a_round_lies_between_any_two_c
     for generation in prompts:
         assert list(generation)[-1].finish_reason == "length"
     passes = target.passes[before:]
-    chunks = [(at, next(iter(one))) for at, one in enumerate(passes) if max(one.values()) > 5]
-    assert [name for _, name in chunks] == [3] * 5 + [4] * 5 + [5] * 5
-    assert all(len(passes[at]) == 1 and passes[at][name] <= PREFILL_CHUNK for at, name in chunks)
+    chunks = [(at, one) for at, one in enumerate(passes) if sum(one.values()) > PREFILL_CHUNK // 2]
+    assert len(chunks) == 3 * 5
+    left = {name: 5 * PREFILL_CHUNK - 1 for name in (3, 4, 5)}
+    for _, one in chunks:
+        assert sum(one.values()) <= PREFILL_CHUNK
+        for name, tokens in one.items():
+            left[name] -= tokens
+            assert all(not left[earlier] for earlier in left if earlier < name)
+    assert set(left.values()) == {0}
     for (at, _), (following, _) in pairwise(chunks):
         assert [1 in one for one in passes[at + 1 : following]] == [True]  # one round of the running answer
+
+
+def test_short_prompts_share_a_chunk(opened):
+    engine = opened()
+    target = engine._loop.target
+    running = engine.submit(ask(LONG, name=1))
+    next_of(DecodeRound, running)
+    with engine._wake:  # the loop waits here: all of them arrive at once
+        prompts = [engine.submit(ask(3, name=name, prompt_tokens=PREFILL_CHUNK // 4 + 1)) for name in range(2, 8)]
+        before = len(target.passes)
+    for generation in prompts:
+        assert list(generation)[-1].finish_reason == "length"
+    chunks = [one for one in target.passes[before:] if sum(one.values()) > 30]
+    assert chunks == [dict.fromkeys((2, 3, 4, 5), PREFILL_CHUNK // 4), dict.fromkeys((6, 7), PREFILL_CHUNK // 4)]
