@@ -193,7 +193,7 @@ def _trace(chart: Chart, index: int, series: Series, drafters: int) -> dict[str,
         }
     if series.at is not None:
         names = {"mode": "lines+markers+text", "x": list(series.at), "text": [html.escape(x) for x in series.x]}
-        names |= {"textposition": "top center", "hovertemplate": "N = %{text}: %{x:.1f}, %{y:.1f}"}
+        names |= {"textposition": "top right", "hovertemplate": "N = %{text}: %{x:.1f}, %{y:.1f}"}
     else:
         names = {"mode": "lines+markers", "x": [place + beside(index, drafters) for place in range(len(series.x))]}
     symbol = _SYMBOLS[index % len(_SYMBOLS)]

@@ -126,15 +126,15 @@ def _lines(ax: Any, panel: Panel) -> None:
             zorder=3,
         )
         if series.at is not None:
-            _names_above(ax, series, colour)
+            _names_beside(ax, series, colour)
 
 
-def _names_above(ax: Any, series: Series, colour: str) -> None:
+def _names_beside(ax: Any, series: Series, colour: str) -> None:
     """What each point of a curve stands for."""
     for place, y, name in zip(series.at or (), series.y, series.x, strict=True):
         if y is not None:
-            above = {"textcoords": "offset points", "fontsize": 6, "color": colour, "ha": "center"}
-            ax.annotate(_plain(name), (place, y), (0, 6), **above)
+            beside_it = {"textcoords": "offset points", "fontsize": 8, "color": colour, "ha": "left"}
+            ax.annotate(_plain(name), (place, y), (5, 4), **beside_it)
 
 
 def _counts_below(ax: Any, panel: Panel) -> None:
