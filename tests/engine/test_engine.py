@@ -234,7 +234,7 @@ class ForgetfulDrafter(TableDrafter):
     def open(self, capacity):
         state = super().open(capacity)
 
-        def observe(token_ids, features):
+        def observe(*_):
             raise ValueError("the drafter cannot read")
 
         state.observe = observe

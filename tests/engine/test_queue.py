@@ -204,7 +204,7 @@ def test_prompts_are_read_in_order_of_arrival_and_a_round_lies_between_any_two_c
     passes = target.passes[before:]
     chunks = [(at, one) for at, one in enumerate(passes) if sum(one.values()) > PREFILL_CHUNK // 2]
     assert len(chunks) == 3 * 5
-    left = {name: 5 * PREFILL_CHUNK - 1 for name in (3, 4, 5)}
+    left = dict.fromkeys((3, 4, 5), 5 * PREFILL_CHUNK - 1)
     for _, one in chunks:
         assert sum(one.values()) <= PREFILL_CHUNK
         for name, tokens in one.items():
