@@ -11,7 +11,10 @@ from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
 SCHEDULE_CONTROLS = (
     "policy", "l_min", "l_max", "threshold", "beyond_cut", "band_low", "band_high", "load_signal", "simulated_load",
 )  # fmt: skip
-SAMPLING_CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
+SAMPLING_CONTROLS = (
+    "temperature", "top_p", "max_tokens", "seed",
+    "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
 MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, which the context limit follows
 
 
@@ -67,13 +70,20 @@ def read_schedule(
     )
 
 
-def read_sampling(temperature: object, top_p: object, max_tokens: object, seed: object) -> SamplingParams:
+def read_sampling(
+    temperature: object, top_p: object, max_tokens: object, seed: object, min_p: object = 0,
+    repetition_penalty: object = 1, presence_penalty: object = 0, frequency_penalty: object = 0,
+) -> SamplingParams:  # fmt: skip
     """The sampling law that the controls say. Raises ParameterError."""
     return SamplingParams(
         temperature=_number("The temperature", temperature),
         top_p=_number("Top-p", top_p),
         seed=_seed(seed),
         max_new_tokens=_whole("Max tokens", max_tokens),
+        min_p=_number("Min-p", min_p),
+        repetition_penalty=_number("The repetition penalty", repetition_penalty),
+        presence_penalty=_number("The presence penalty", presence_penalty),
+        frequency_penalty=_number("The frequency penalty", frequency_penalty),
     )
 
 

@@ -55,6 +55,10 @@ class Parts:
     simulated_load: gr.Slider
     temperature: gr.Slider
     top_p: gr.Slider
+    min_p: gr.Slider
+    repetition_penalty: gr.Slider
+    presence_penalty: gr.Slider
+    frequency_penalty: gr.Slider
     max_tokens: gr.Slider
     seed: gr.Textbox
     system: gr.Textbox
@@ -189,7 +193,7 @@ def _controls() -> dict[str, Any]:
             info="to see what was cut; without it drafting ends there: faster, and the text has the same law",
         )  # fmt: skip
         panel("schedule", elem_id="ds-schedule-panel")
-        with gr.Accordion("More: top-p, length, seed, system prompt", open=False, elem_id="ds-more"):
+        with gr.Accordion("More: top-p, min-p, penalties, length, seed, system prompt", open=False, elem_id="ds-more"):
             with gr.Row(elem_classes=["ds-pair"]):
                 top_p = gr.Slider(
                     0.05, 1, 1, step=0.05, label="Top-p", min_width=120, info="1 keeps all", elem_id="ds-top-p"
@@ -198,6 +202,7 @@ def _controls() -> dict[str, Any]:
                     1, 2048, 256, step=1, label="Max tokens", min_width=120, info="of an answer",
                     elem_id="ds-max-tokens",
                 )  # fmt: skip
+            law = _law()
             seed = gr.Textbox(
                 label="Seed", placeholder="empty: a new one for each answer", max_lines=1, elem_id="ds-seed"
             )
@@ -207,8 +212,25 @@ def _controls() -> dict[str, Any]:
     return {
         "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
         "threshold": threshold, "beyond_cut": beyond_cut, "temperature": temperature, "top_p": top_p,
-        "max_tokens": max_tokens, "seed": seed, "system": system, **bands,
+        "max_tokens": max_tokens, "seed": seed, "system": system, **bands, **law,
     }  # fmt: skip
+
+
+def _law() -> dict[str, Any]:
+    """Sliders of the law's rarer options, two a row."""
+    min_p = ("min_p", "Min-p", 0, 1, 0, "0 keeps all")
+    repetition = ("repetition_penalty", "Repetition penalty", 0.5, 2, 1, "1: none")
+    presence = ("presence_penalty", "Presence penalty", -2, 2, 0, "0: none")
+    frequency = ("frequency_penalty", "Frequency penalty", -2, 2, 0, "0: none")
+    law = {}
+    for pair in ((min_p, repetition), (presence, frequency)):
+        with gr.Row(elem_classes=["ds-pair"]):
+            for name, label, low, high, value, info in pair:
+                law[name] = gr.Slider(
+                    low, high, value, step=0.05, label=label, min_width=120, info=info,
+                    elem_id=f"ds-{name.replace('_', '-')}",
+                )  # fmt: skip
+    return law
 
 
 def _bands() -> dict[str, Any]:

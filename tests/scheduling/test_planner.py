@@ -1,6 +1,8 @@
 """The planner: policies side by side, failures that stay where they are, and what a request had before."""
 
 import gc
+import random
+from dataclasses import replace
 
 import pytest
 
@@ -172,3 +174,28 @@ def test_the_past_of_a_request_goes_with_it():
     del owner
     gc.collect()
     assert len(planner._past) == 0
+
+
+def test_in_rounds_of_mixed_policies_no_plan_depends_on_what_nobody_has_looked_at():
+    """Of each request c_1 … c_{ℓ+1} count, its own and the others': redrawn values after them change no plan at all."""
+    dice = random.Random(8)
+    between = 0
+    for _ in range(300):
+        policies = [dice.choice(list(POLICIES)) for _ in range(dice.randint(2, 4))]
+        owners, planner = [Owner() for _ in policies], Planner(CURVE)
+        twin_owners, twin = [Owner() for _ in policies], Planner(CURVE)
+        for round_index in range(3):  # the past decides in the third
+            views = [view(name, [dice.uniform(0.4, 1) for _ in range(dice.randint(1, 4))]) for name in policies]
+            plans = planner.plan(owners, views, AROUND)
+            if round_index == 2:
+                between += sum(0 < p.verify_len < v.upper - 1 for p, v in zip(plans, views, strict=True))
+                views = [
+                    replace(v, confidences=v.confidences[: p.verify_len + 1] + redraw(dice, v, p.verify_len + 1))
+                    for v, p in zip(views, plans, strict=True)
+                ]
+            assert twin.plan(twin_owners, views, AROUND) == plans
+    assert between > 50, "the rounds are of the kind in which it matters"
+
+
+def redraw(dice, view, kept):
+    return tuple(dice.random() for _ in view.confidences[kept:])

@@ -24,6 +24,7 @@ CONTROLS = {
     "system": "", "drafter": "dspark", "policy": "threshold", "l_min": 1, "l_max": 7, "threshold": 0.6,
     "beyond_cut": True, "band_low": 0.6, "band_high": 0.9, "load_signal": "occupancy", "simulated_load": 0.5,
     "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
+    "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0,
 }  # fmt: skip
 
 
@@ -89,6 +90,10 @@ def test_an_answer_streams_and_ends_with_its_history(desk):
         ({"drafter": ["dspark"]}, "drafter"),
         ({"temperature": -1}, "temperature"),
         ({"max_tokens": None}, "Max tokens is empty"),
+        ({"min_p": 2}, "min_p is 2"),
+        ({"repetition_penalty": None}, "The repetition penalty is empty"),
+        ({"presence_penalty": 3}, "presence_penalty is 3"),
+        ({"frequency_penalty": "x"}, "The frequency penalty is 'x'"),
         ({"seed": "x"}, "seed"),
         ({"system": {"a": 1}}, "system prompt"),
     ],

@@ -102,6 +102,12 @@ def test_the_seed_may_be_empty_or_as_large_as_the_engine_takes():
     assert read_sampling(0, 1, 10, 7.0).seed == 7
 
 
+def test_min_p_and_the_penalties_reach_the_law():
+    law = read_sampling(1, 1, 10, "", 0.1, 1.2, 0.3, -0.4)
+    assert (law.min_p, law.repetition_penalty, law.presence_penalty, law.frequency_penalty) == (0.1, 1.2, 0.3, -0.4)
+    assert read_sampling(1, 1, 10, "") == read_sampling(1, 1, 10, "", 0, 1, 0, 0)
+
+
 @pytest.mark.parametrize("text", ["", "   \n\t", None])
 def test_an_empty_message_is_refused(text):
     with pytest.raises(ParameterError, match="empty"):
