@@ -289,6 +289,7 @@ class Pipeline:
             "data": data_counts(cache),
             "started_from": self._earlier_record(),
             "trained_s": round(trainer.elapsed_s),
+            "optimizers": {name: type(it).__name__ for name, it in trainer.optimizers.named.items()},
             "weights": parameter_count(trainer.drafter),
             "held_out": held_out,
         }

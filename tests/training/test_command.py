@@ -46,6 +46,7 @@ def test_data_become_a_checkpoint_with_its_record(folder, capsys):
     assert loaded.config.block_size == 4
     assert loaded.config.target_layer_ids == (0, 2)
     record = json.loads((folder / "out" / "training.json").read_text())
+    assert record["optimizers"] == {"matrices 0": "Muon", "matrices 1": "Muon", "others": "AdamW", "tables": "RowAdam"}
     assert record["data"]["validation"]["conversations"] == 2
     assert record["held_out"]["law"]["expected_tau"] >= 1
     assert record["started_from"] is None
