@@ -16,7 +16,7 @@ import torch
 
 from dspark_core.admission import MAX_ACTIVE
 from dspark_core.answer import Answer
-from dspark_core.drafters.base import DraftAsk, Drafter, block_or_raise
+from dspark_core.drafters.base import DraftAsk, Drafter, Observation, block_or_raise
 from dspark_core.errors import ParameterError
 from dspark_core.events import DecodeRound, DrafterChanged, Event, LoadSample, Prefilled, RoundTimings
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
@@ -197,7 +197,7 @@ class DecodeLoop:
         outputs = self._forward([turn.answer for turn in planning], [turn.inputs for turn in planning])
         for turn, output in zip(planning, outputs, strict=True):
             turn.output = output
-        _each(planning, self._verify_and_commit)
+        self._observe(_each(planning, self._verify_and_commit))
         timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
         return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
 
@@ -261,12 +261,9 @@ class DecodeLoop:
     def _draft(self, turns: Sequence[Turn], around: RoundView) -> list[Turn]:
         """Draft for the whole round, all requests of a drafter together. Returns the turns that got a block."""
         asking = _each(turns, lambda turn: self._ask(turn, around))
-        by_drafter: dict[int, list[Turn]] = {}
-        for turn in asking:
-            by_drafter.setdefault(id(turn.answer.drafter), []).append(turn)
-        for together in by_drafter.values():
+        for drafter, together in _by_drafter(asking):
             try:
-                outcomes = together[0].answer.drafter.draft_all([turn.ask for turn in together])
+                outcomes = drafter.draft_all([turn.ask for turn in together])
             except Exception as error:  # of the shared pass: other drafters' answers go on
                 outcomes = [error] * len(together)
             for turn, outcome in zip(together, outcomes, strict=True):
@@ -334,9 +331,16 @@ class DecodeLoop:
             self._planner.learn(answer, verify_len, kept)
         answer.slot.crop(answer.slot.length - verify_len + kept)
         turn.committed = answer.commit((*block.token_ids[:kept], turn.verdict.next_id))
-        if answer.ending is None:  # the drafter sees exactly what the target's cache kept: anchor + accepted drafts
-            features = self._features_for(answer, turn.output.features)[: kept + 1]
-            answer.drafter_state.observe(turn.inputs[: kept + 1], features)
+        # The drafter sees exactly what the target's cache kept: anchor + accepted drafts.
+        features = self._features_for(answer, turn.output.features)[: kept + 1]
+        turn.observation = Observation(answer.drafter_state, turn.inputs[: kept + 1], features)
+
+    def _observe(self, turns: Sequence[Turn]) -> None:
+        """Tell the drafters of what was committed, each of all its requests that go on."""
+        for drafter, together in _by_drafter([turn for turn in turns if turn.answer.ending is None]):
+            failures = drafter.observe_all([turn.observation for turn in together])
+            for turn, failure in zip(together, failures, strict=True):
+                turn.answer.failure = failure
 
     def _now(self) -> float:
         """Seconds; waits for the device, so that a phase's time is its own."""
@@ -365,3 +369,10 @@ def _each(turns: Sequence[Turn], action: Callable[[Turn], None]) -> list[Turn]:
         else:
             well.append(turn)
     return well
+
+
+def _by_drafter(turns: Sequence[Turn]) -> list[tuple[Drafter, list[Turn]]]:
+    groups: dict[int, tuple[Drafter, list[Turn]]] = {}
+    for turn in turns:
+        groups.setdefault(id(turn.answer.drafter), (turn.answer.drafter, []))[1].append(turn)
+    return list(groups.values())

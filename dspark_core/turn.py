@@ -6,7 +6,7 @@ Symbols: γ drafts, ℓ verified drafts.
 from __future__ import annotations
 
 from dspark_core.answer import Answer
-from dspark_core.drafters.base import DraftAsk, DraftBlock
+from dspark_core.drafters.base import DraftAsk, DraftBlock, Observation
 from dspark_core.events import (
     CommittedToken,
     DecodeRound,
@@ -33,7 +33,7 @@ class Turn:
         anchor: x_0.
         judgement: whether it drafts.
         count: how many tokens to draft.
-        ask, drafted, block, plan, output, verdict, committed: what the phases made.
+        ask, drafted, block, plan, output, verdict, committed, observation: what the phases made.
         target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
     """
 
@@ -44,6 +44,7 @@ class Turn:
     output: TargetOutput
     verdict: Verdict
     committed: tuple[CommittedToken, ...]
+    observation: Observation
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer

@@ -78,6 +78,15 @@ class DraftAsk:
     goes_on: GoesOn | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one request's drafter is told after a round: the arguments of `DrafterState.observe`."""
+
+    state: DrafterState
+    token_ids: tuple[int, ...]
+    features: torch.Tensor
+
+
 class Drafter(Protocol):
     """A source of drafts."""
 
@@ -96,13 +105,20 @@ class Drafter(Protocol):
         One that fails has its exception in the list and takes nobody with it.
         """
 
+    def observe_all(self, observations: Sequence[Observation]) -> list[Exception | None]:
+        """`DrafterState.observe` for several requests, each with a state of its own; what failed, or None, for each."""
+
 
 class OneByOne:
-    """`draft_all` of drafters for which drafting together saves nothing."""
+    """`draft_all` and `observe_all` of drafters for which doing it together saves nothing."""
 
     def draft_all(self, asks: Sequence[DraftAsk]) -> list[DraftBlock | Exception]:
         """One request after the other."""
         return [_alone(ask) for ask in asks]
+
+    def observe_all(self, observations: Sequence[Observation]) -> list[Exception | None]:
+        """One request after the other."""
+        return [told_alone(observation) for observation in observations]
 
 
 def _alone(ask: DraftAsk) -> DraftBlock | Exception:
@@ -110,6 +126,15 @@ def _alone(ask: DraftAsk) -> DraftBlock | Exception:
         return ask.state.draft(ask.anchor, ask.count, ask.sampling, ask.dice, ask.goes_on)
     except Exception as error:  # whatever a drafter raises is that request's failure, not the others'
         return error
+
+
+def told_alone(observation: Observation) -> Exception | None:
+    """`DrafterState.observe`; what it raised, or None."""
+    try:
+        observation.state.observe(observation.token_ids, observation.features)
+    except Exception as error:  # as above
+        return error
+    return None
 
 
 def block_or_raise(outcome: DraftBlock | Exception) -> DraftBlock:

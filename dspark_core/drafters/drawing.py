@@ -6,11 +6,13 @@ Symbols: A requests that still draft, C tokens that may be drafted, K candidates
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
 
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock
 from dspark_core.errors import NumericsError
+from dspark_core.params import SamplingParams
 from dspark_core.penalties import biased
 from dspark_core.sampling import law, law_params
 
@@ -31,7 +33,6 @@ class Drawing:
         self.count = count
         self.previous = ask.anchor
         self.temperatures = temperatures
-        self.law = law_params(ask.sampling)
         self.failure: Exception | None = None
         self._token_ids: list[int] = []
         self._raw: list[float] = []
@@ -40,6 +41,11 @@ class Drawing:
         self._ids: list[torch.Tensor] = []
         self._laws: list[torch.Tensor] = []
         self._stopped_at: float | None = None
+
+    @cached_property
+    def law(self) -> SamplingParams:
+        """Requests for which this is equal draw by the same law."""
+        return law_params(self.ask.sampling)
 
     def judge(self, raw: float, confidence: float) -> bool:
         """Take c_k, raw and as it counts, before x_k is drawn; False: drafting stops here, at c_k."""
@@ -118,7 +124,10 @@ def draw_next(
         candidate_ids: [A, K].
         totals: log Σ exp [A] of all logits, to show probabilities by under greedy decoding; None: of the candidates.
     """
-    alike: dict[object, list[int]] = {}
+    if len(drawings) == 1:
+        _draw_alike(drawings, logits, candidate_ids, totals)
+        return
+    alike: dict[SamplingParams, list[int]] = {}
     for place, drawing in enumerate(drawings):
         alike.setdefault(drawing.law, []).append(place)
     if len(alike) == 1:
@@ -133,7 +142,7 @@ def _draw_alike(
     drawings: Sequence[Drawing], logits: torch.Tensor, candidate_ids: torch.Tensor, totals: torch.Tensor | None
 ) -> None:
     """`draw_next` for requests with the same law."""
-    sampling = drawings[0].law
+    sampling = drawings[0].ask.sampling
     try:
         probs = law(logits, sampling)
     except NumericsError as error:

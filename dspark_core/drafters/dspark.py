@@ -15,7 +15,16 @@ import torch
 
 from dspark_core.calibration.calibration import Calibration
 from dspark_core.checkpoint import LoadedDrafter
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, DrafterState, GoesOn, block_or_raise
+from dspark_core.drafters.base import (
+    EMPTY_BLOCK,
+    DraftAsk,
+    DraftBlock,
+    DrafterState,
+    GoesOn,
+    Observation,
+    block_or_raise,
+    told_alone,
+)
 from dspark_core.drafters.drawing import Drawing
 from dspark_core.drafters.sequential import SequentialStage
 from dspark_core.errors import ResourceError
@@ -107,6 +116,22 @@ class DSparkDrafter:
         outcomes = iter(self._sequential.draw(hidden, [self._drawing(ask) for ask in wanted]))
         return [next(outcomes) if ask.count > 0 else EMPTY_BLOCK for ask in asks]
 
+    def observe_all(self, observations: Sequence[Observation]) -> list[Exception | None]:
+        """The keys and values of all requests' new tokens in one go: a token's depend on that token alone."""
+        try:
+            spans = [_own(told.state).span(len(told.token_ids)) for told in observations]
+            positions = torch.cat([torch.arange(*span, device=self.target.device) for span in spans])
+            features = torch.cat([told.features for told in observations]).to(self.dtype)
+            context = self.model.context_keys_values(features, positions)
+        except Exception as error:  # nothing is stored yet: each alone shows whose failure it is
+            return [error] if len(observations) == 1 else [told_alone(told) for told in observations]
+        first = 0
+        for told, (begin, end) in zip(observations, spans, strict=True):
+            rows = slice(first, first + end - begin)
+            _own(told.state).append([(keys[:, rows], values[:, rows]) for keys, values in context])
+            first = rows.stop
+        return [None] * len(observations)
+
     def hidden_states(self, asks: Sequence[DraftAsk]) -> torch.Tensor:
         """One backbone pass over all requests' blocks, one after the other: h_1 … h_n of each, n its ``count``, [N, H].
 
@@ -149,13 +174,23 @@ class DSparkState:
 
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
         """Append the context of ``token_ids``: computed once a token from its features [n, m·H]."""
-        cache = self._in_use()
-        end = self.length + len(token_ids)
-        positions = torch.arange(self.length, end, device=features.device)
-        features = features.to(self._drafter.dtype)
-        for layer, (keys, values) in enumerate(self._drafter.model.context_keys_values(features, positions)):
-            cache[layer, 0, :, self.length : end] = keys
-            cache[layer, 1, :, self.length : end] = values
+        failure = self._drafter.observe_all([Observation(self, token_ids, features)])[0]
+        if failure is not None:
+            raise failure
+
+    def span(self, count: int) -> tuple[int, int]:
+        """Positions, first and one past the last, of the next ``count`` tokens. Raises when they have no place."""
+        end = self.length + count
+        if end > self._in_use().shape[-2]:
+            raise RuntimeError(f"The drafter's context holds {self._in_use().shape[-2]} tokens; {end} were observed.")
+        return self.length, end
+
+    def append(self, context: Sequence[KeysValues]) -> None:
+        """Keep the next tokens' keys and values, each [g, n, d], of every layer."""
+        for layer, (keys, values) in zip(self._in_use(), context, strict=True):
+            end = self.length + keys.shape[1]
+            layer[0, :, self.length : end] = keys
+            layer[1, :, self.length : end] = values
         self.length = end
 
     def context(self) -> list[KeysValues]:

@@ -18,7 +18,7 @@ from dspark_core.calibration.calibration import Calibration
 from dspark_core.calibration.file import read_calibration
 from dspark_core.calibration.survival import confidences as confidences_of
 from dspark_core.calibration.survival import logits_of
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, DrafterState, GoesOn, block_or_raise
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, DrafterState, GoesOn, OneByOne, block_or_raise
 from dspark_core.drafters.drawing import Drawing, draw_next, still_drawing, with_bias
 from dspark_core.drafters.dspark import CANDIDATES
 from dspark_core.drafters.vocabulary import read_draft_vocabulary
@@ -39,7 +39,7 @@ _NOTE = (
 )
 
 
-class LmDrafter:
+class LmDrafter(OneByOne):
     """A draft model behind the interface of a target: it has its own keys and values and reads no features.
 
     The confidence c_k is the largest probability, at temperature 1, of the law that x_k is then drawn from. It depends
@@ -126,8 +126,11 @@ class LmDrafter:
             logits, ids, totals = self._candidates_after(running)
             raw = [float(share) for share in (logits[:, 0] - totals).exp().clamp(max=1).tolist()]
             staying = still_drawing(running, k, partial(_judge, running, k, raw))
-            running = [running[place] for place in staying]
-            draw_next(running, logits[staying], ids[staying], totals[staying])
+            if len(staying) < len(running):
+                running = [running[place] for place in staying]
+                logits, ids, totals = logits[staying], ids[staying], totals[staying]
+            if running:
+                draw_next(running, logits, ids, totals)
 
     def _candidates_after(self, drawings: Sequence[Drawing]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """One pass over x_{k−1} of A requests: logits and ids [A, K] of the best next, log Σ exp [A] of all logits."""

@@ -9,7 +9,7 @@ import torch
 
 from dspark_core.checkpoint import LoadedDrafter
 from dspark_core.decode_loop import DecodeLoop
-from dspark_core.drafters.base import DraftAsk, DraftBlock
+from dspark_core.drafters.base import DraftAsk, DraftBlock, Observation
 from dspark_core.drafters.dspark import DSparkDrafter
 from dspark_core.drafters.lm import LmDrafter
 from dspark_core.drafters.ngram import NgramDrafter
@@ -157,6 +157,42 @@ def test_one_that_fails_takes_nobody_with_it(name, fault, tiny_target):
     assert name == "ngram" or isinstance(outcomes[1], Exception)
     for place in (0, 2, 3, 4, 5, 6):
         assert_same(outcomes[place], alone[place])
+
+
+@pytest.mark.parametrize("name", ["vanilla", "calibrated", "lm", "ngram", "plain"])
+def test_what_several_are_told_together_is_what_each_is_told_alone(name, tiny_target):
+    blocks = []
+    for together in (True, False):
+        asking = Asking(name, tiny_target)
+        told = [told_of(asking, tiny_target, place) for place in range(7)]
+        for group in [told] if together else [[one] for one in told]:
+            assert asking.drafter.observe_all(group) == [None] * len(group)
+        blocks.append(asking.drafter.draft_all(asking.asks()))
+    for ours, theirs in zip(*blocks, strict=True):
+        assert_same(ours, theirs)
+
+
+def told_of(asking, target, place):
+    text = tuple((5 * i + place) % 97 for i in range(1 + place % 3))
+    output = target.forward([target.open_slot(len(text))], [text], tapped_layers=asking.drafter.tapped_layers)[0]
+    return Observation(asking.states[place], text, output.features)
+
+
+@pytest.mark.parametrize("fault", ["released", "no room"])
+def test_one_that_cannot_be_told_takes_nobody_with_it(fault, tiny_target):
+    blocks = []
+    for broken in (True, False):
+        asking = Asking("vanilla", tiny_target)
+        told = [told_of(asking, tiny_target, place) for place in range(7)]
+        if broken and fault == "released":
+            asking.states[3].release()
+        elif broken:
+            told[3] = replace(told[3], token_ids=(1,) * 61, features=told[3].features[:1].expand(61, -1))
+        failures = asking.drafter.observe_all(told)
+        assert [failure is not None for failure in failures] == [broken and place == 3 for place in range(7)]
+        blocks.append(asking.drafter.draft_all(asking.asks()))
+    for place in (0, 1, 2, 4, 5, 6):
+        assert_same(blocks[0][place], blocks[1][place])
 
 
 class BrokenDice:
