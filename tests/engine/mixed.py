@@ -10,12 +10,16 @@ from dspark_core.drafters.lm import LmDrafter
 from dspark_core.drafters.ngram import NgramDrafter
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.target.llama import LlamaTarget
 from tests.conftest import TINY_CONFIG, make_tiny_state
 from tests.toy import FixedLoad, ToyTokenizer, toy_draft_model
 
-CURVE = StepCurve.of([1, 8, 64, 512], [1.0, 1.2, 2.5, 12.0], source="by hand")
+DRAFTING = DraftingCurve.of([(3, 1, 0.05), (3, 8, 0.15)], source="by hand")
+CURVE = StepCurve.of([1, 8, 64, 512], [1.0, 1.2, 2.5, 12.0], source="by hand").with_drafting(
+    dict.fromkeys(("ngram", "lm", "dspark", "dflash"), DRAFTING)
+)
 CONTEXT = 1200
 
 # Lengths that depend on the own confidences alone: a sampled answer draws the same numbers in any company.
