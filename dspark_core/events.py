@@ -244,7 +244,8 @@ class DecodeRound:
         band_low, band_high: the bands in force; None in older records.
         signal: the load that the policy judged by; None where it judged by none, and in older records.
         gain: the batch's tokens a second with this request's drafts over those without, as judged before the round from
-            earlier ones; None where the back-off is off or has seen too little, and in older records.
+            earlier ones, chance counted in their favour; None where the back-off is off or has seen too little, and in
+            older records.
         resting: rounds of plain decoding until drafting is tried again, this one included; 0 when it is not resting,
             and in older records.
     """

@@ -45,8 +45,8 @@ def default_lanes(drafters: Sequence[str]) -> list[str]:
 def lane_named(name: str, drafter: str, schedule: ScheduleParams) -> Lane:
     """The lane of that name.
 
-    ``fixed`` verifies the whole block (γ drafts, or ``schedule.l_max`` if that is less), the others stay within the
-    bounds of ``schedule``.
+    ``fixed`` verifies the whole block (γ drafts, or ``schedule.l_max`` if that is less) in every round, and never backs
+    off: the others are compared with it. They stay within the bounds of ``schedule``.
 
     Args:
         name: see `_WAY_OUT`.
@@ -63,7 +63,7 @@ def lane_named(name: str, drafter: str, schedule: ScheduleParams) -> Lane:
     if (plus and not own) or policy not in POLICIES or (at and policy not in (_FIXED, _THRESHOLD)):
         raise ParameterError(f"There is no lane named {shown(name)}. {_WAY_OUT}")
     policy_named(policy)
-    schedule = replace(schedule, policy=policy)
+    schedule = replace(schedule, policy=policy, back_off=False if policy == _FIXED else schedule.back_off)
     if at:
         schedule = _with_number(name, schedule, number)
     return Lane(name, own or drafter, schedule, not plus or own == drafter)

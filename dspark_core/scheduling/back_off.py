@@ -39,8 +39,8 @@ class Judgement:
     """Whether a request drafts.
 
     Attributes:
-        gain: the batch's tokens a second with its drafts over those without, None where not judged yet. While it
-            rests, as when the rest began.
+        gain: the batch's tokens a second with its drafts over those without, chance counted in their favour (see
+            `BackOffRule.doubt`); None where not judged yet. While it rests, as when the rest began.
         rest: rounds that it still rests, this one included; 0: it drafts.
         reason: why it rests, for the screen; '' where it drafts.
     """
@@ -75,7 +75,7 @@ class BackOff:
             record.keep_to(wish.drafter, wish.schedule, len(wishes))
         if curve is None or not any(wish.may_rest and wish.drafts for wish in wishes):
             return [Judgement()] * len(wishes)
-        batch = _Batch(records, wishes, curve)
+        batch = _Batch(records, wishes, curve, self.rule.doubt)
         gains = batch.gains([index for index in range(len(wishes)) if batch.can_be_judged(index)])
         return [
             self._judgement(record, gains.get(index), batch.looked_at(index))
@@ -111,7 +111,7 @@ class BackOff:
 class _Batch:
     """A round's requests as the model sees them."""
 
-    def __init__(self, records: Sequence[Record], wishes: Sequence[Wish], curve: StepCurve) -> None:
+    def __init__(self, records: Sequence[Record], wishes: Sequence[Wish], curve: StepCurve, doubt: float) -> None:
         self._records = records
         self._wishes = wishes
         self._curve = curve
@@ -119,7 +119,7 @@ class _Batch:
         for record, wish in zip(records, wishes, strict=True):
             self._pool[wish.drafter] = self._pool.get(wish.drafter, Evidence()) + record.seen
         self._means = [
-            record.seen.leaning_on(self._pool[wish.drafter] - record.seen)
+            record.seen.leaning_on(self._pool[wish.drafter] - record.seen, doubt)
             for record, wish in zip(records, wishes, strict=True)
         ]
 

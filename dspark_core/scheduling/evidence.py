@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from math import sqrt
 
 from dspark_core.params import ScheduleParams
 
-_LEANING = 8  # rounds that the mean of the others counts as
+_LEANING = 16  # rounds that the mean of the others counts as
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,16 @@ class BackOffRule:
             included, and one of its own.
         retry: the same after a rest.
         shortest, longest: rounds of rest; each rest is twice the one before, until drafts paid for a whole window.
+        doubt: standard errors that the accepted drafts of a round are raised by before they are weighed, so that a few
+            unlucky rounds are no reason to rest. 0 weighs the mean.
     """
 
-    window: int = 16
-    least: int = 6
-    retry: int = 3
+    window: int = 32
+    least: int = 4
+    retry: int = 2
     shortest: int = 16
     longest: int = 128
+    doubt: float = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +47,24 @@ class Evidence:
     def __sub__(self, other: Evidence) -> Evidence:
         return Evidence(self.rounds - other.rounds, self.accepted - other.accepted, self.verified - other.verified)
 
-    def leaning_on(self, others: Evidence) -> tuple[float, float]:
+    def leaning_on(self, others: Evidence, doubt: float) -> tuple[float, float]:
         """Accepted and verified drafts a round: few rounds of one's own lean on the mean of the others.
 
+        The accepted are raised by ``doubt`` standard errors of the mean over all these rounds, as if each draft were
+        accepted with the same chance (their number then has the variance e + e²), and never beyond the verified.
         (0, 0) where nobody has drafted yet.
         """
         weight = min(_LEANING, others.rounds)
-        if self.rounds + weight == 0:
+        rounds = self.rounds + weight
+        if rounds == 0:
             return 0.0, 0.0
         share = weight / others.rounds if weight else 0.0
-        rounds = self.rounds + weight
-        return (self.accepted + share * others.accepted) / rounds, (self.verified + share * others.verified) / rounds
+        accepted = (self.accepted + share * others.accepted) / rounds
+        verified = (self.verified + share * others.verified) / rounds
+        seen = self.rounds + others.rounds
+        at_least = accepted + 0.5 / seen  # rounds without any do not prove that there are none
+        error = sqrt(at_least * (1 + at_least) / seen)
+        return min(accepted + doubt * error, verified), verified
 
 
 class Record:

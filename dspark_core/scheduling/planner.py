@@ -79,8 +79,7 @@ class Planner:
             around: the round.
         """
         seen = [
-            replace(view, earlier=self._earlier(owner, view.schedule.policy))
-            for owner, view in zip(owners, views, strict=True)
+            view.after(self._earlier(owner, view.schedule.policy)) for owner, view in zip(owners, views, strict=True)
         ]
         plans: list[Plan | Exception] = [RuntimeError("not planned")] * len(seen)
         for name in sorted({view.schedule.policy for view in seen}, key=_turn_of):

@@ -39,9 +39,19 @@ class DraftView:
     def __post_init__(self) -> None:
         survival, products = 1.0, []
         for confidence in self.confidences or ():
-            survival *= min(1.0, max(0.0, confidence))  # in this order NaN becomes 0: never verified unread
+            if not 0.0 <= confidence <= 1.0:
+                confidence = 1.0 if confidence > 1 else 0.0  # NaN becomes 0: never verified unread
+            survival *= confidence
             products.append(survival)
         object.__setattr__(self, "survivals", tuple(products))
+
+    def after(self, earlier: tuple[float, ...] | None) -> DraftView:
+        """The same view with these survivals of two rounds before; asked for all requests of every round, so cheap."""
+        seen = object.__new__(DraftView)
+        for name in self.__slots__:
+            object.__setattr__(seen, name, getattr(self, name))
+        object.__setattr__(seen, "earlier", earlier)
+        return seen
 
     @property
     def lower(self) -> int:

@@ -13,7 +13,7 @@ from dspark_core.scheduling.evidence import BackOffRule
 from tests.engine.test_law import CURVE, EXACT, PAIRS, PROMPT, SCHEDULES, VARIANTS, law_of_two
 from tests.toy import FixedLoad, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
 
-RESTLESS = BackOffRule(window=1, least=1, retry=1, shortest=1, longest=1)  # judged after each round, by it alone
+RESTLESS = BackOffRule(window=1, least=1, retry=1, shortest=1, longest=1, doubt=0.0)  # judged by one round
 LENGTH = 4
 
 

@@ -12,7 +12,7 @@ from dspark_core.scheduling.step_curve import StepCurve
 
 PREFIX = ScheduleParams("prefix", 0, 4)
 WISH = Wish("dspark", 4, PREFIX, may_rest=True)
-RULE = BackOffRule(window=4, least=2, retry=2, shortest=3, longest=6)
+RULE = BackOffRule(window=4, least=2, retry=2, shortest=3, longest=6, doubt=0.0)  # the means as they are
 
 
 def costs(passes, drafting):
@@ -85,12 +85,11 @@ def test_gain_is_of_the_whole_round_so_all_rest_where_only_that_saves_the_drafti
 
 
 def test_the_better_drafts_and_the_worse_rests():
-    """Each costs 0.3 s a round of 1 s. After 16 rounds that lean on 8 of the other's: e = 2/3 and 1/3."""
-    rule, curve = replace(RULE, window=16, least=32), costs([1.0, 1.0, 1.1, 1.2], [0.2, 0.4])
-    assert set(Batch(2, curve, rule).rests(*[(1, 1)] * 17)) == {(0, 0)}
-    assert Batch(2, curve, rule).rests(*[(1, 0)] * 17)[-1] == (0, 3)
-    judged = [Batch(2, curve, rule).rests(*[(0, 1)] * 17)][-1]
-    assert judged[-1] == (3, 0)
+    """Each costs 0.3 s a round of 1 s. After 48 rounds that lean on 16 of the other's: e = 3/4 and 1/4."""
+    rule, curve = replace(RULE, window=48, least=96), costs([1.0, 1.0, 1.1, 1.2], [0.2, 0.4])
+    assert set(Batch(2, curve, rule).rests(*[(1, 1)] * 49)) == {(0, 0)}
+    assert Batch(2, curve, rule).rests(*[(1, 0)] * 49)[-1] == (0, 3)
+    assert Batch(2, curve, rule).rests(*[(0, 1)] * 49)[-1] == (3, 0)
 
 
 def test_a_full_batch_is_judged_sooner_since_all_have_the_same_drafter():
@@ -119,6 +118,15 @@ def test_another_schedule_is_another_case():
 def test_who_must_not_rest_or_has_nothing_to_draft_is_left_alone(wish):
     batch = Batch(wish=wish)
     assert [batch.round(0)[0] for _ in range(9)] == [Judgement()] * 9
+
+
+def test_a_few_unlucky_rounds_are_given_the_benefit_of_the_doubt_and_many_are_not():
+    """After two rounds without any, e counts as 0.7 · √(0.25 · 1.25 / 2) = 0.28, and a round takes 1.2 s, not 1."""
+    doubtful = replace(RULE, doubt=0.7)
+    assert Batch(curve=costs([1.0] * 4, [0.2, 0.4]), rule=doubtful).rests(*[(0,)] * 3) == [(0,)] * 3
+    assert Batch(curve=costs([1.0] * 4, [0.2, 0.4]), rule=RULE).rests(*[(0,)] * 3) == [(0,), (0,), (3,)]
+    many = replace(doubtful, least=16, window=16)
+    assert Batch(curve=costs([1.0] * 4, [0.2, 0.4]), rule=many).rests(*[(0,)] * 17)[-1] == (3,)
 
 
 def test_without_a_profile_nobody_is_judged():
