@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.errors import ParameterError, ResourceError, shown
 
 MAX_ACTIVE = 32
 MAX_WAITING = 64
@@ -40,9 +39,10 @@ class Limits:
             if value is None and name == "max_tokens":
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                raise ParameterError(f"{name} is {value!r}; it must be a whole number from {low} on.")
-        if not (isinstance(self.max_wait_s, (int, float)) and self.max_wait_s > 0) or math.isnan(self.max_wait_s):
-            raise ParameterError(f"max_wait_s is {self.max_wait_s!r}; it must be a number of seconds above 0.")
+                raise ParameterError(f"{name} is {shown(value)}; it must be a whole number from {low} on.")
+        wait = self.max_wait_s
+        if not isinstance(wait, (int, float)) or isinstance(wait, bool) or not wait > 0:  # NaN is not above 0
+            raise ParameterError(f"max_wait_s is {shown(wait)}; it must be a number of seconds above 0.")
 
 
 class Held(Protocol):

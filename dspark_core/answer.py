@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dspark_core.drafters.base import Drafter, DrafterState
+from dspark_core.errors import DSparkError
 from dspark_core.events import CommittedToken, DrafterChanged, Finished, FinishReason, Prefilled
 from dspark_core.params import GenerationRequest
 from dspark_core.sampling import Dice
@@ -22,8 +23,16 @@ class Ending:
 
 
 def failed(error: Exception) -> Ending:
-    """The end of a text that an error stopped."""
-    return Ending("error", f"{type(error).__name__}: {error}")
+    """The end of a text that an error stopped: in its own words where it was meant for a user."""
+    if isinstance(error, DSparkError):
+        return Ending("error", str(error))
+    if isinstance(error, MemoryError):
+        told = f" ({error})" if str(error) else ""
+        return Ending(
+            "error", f"The memory is used up{told}. Ask for fewer new tokens, or wait until others have ended."
+        )
+    what = f"{type(error).__name__}: {error}".rstrip(".: ")
+    return Ending("error", f"Something inside the engine went wrong ({what}). DSPARK_DEBUG=1 logs where.")
 
 
 def unanswered(ending: Ending) -> Finished:
@@ -161,8 +170,10 @@ class Answer:
         """Give slot and drafter state back; safe to repeat."""
         if not self._released:
             self._released = True
-            self.slot.release()
-            self.drafter_state.release()
+            try:
+                self.slot.release()
+            finally:
+                self.drafter_state.release()
 
     def _ending_at(self, is_stop: bool) -> Ending | None:
         if is_stop:

@@ -56,7 +56,7 @@ class DSpark:
         if not isinstance(last, Finished):
             raise RuntimeError("The stream of events ended without its last one.")
         if last.finish_reason == "error":
-            raise DSparkError(f"The answer was not finished: {last.detail}. It had got to: {last.text!r}")
+            raise DSparkError(f"The answer was not finished: {last.detail} It had got to: {last.text!r}")
         return last.text
 
     def stream(

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from dspark_core.admission import MAX_ACTIVE
 from dspark_core.answer import Answer
 from dspark_core.drafters.base import DraftAsk, Drafter, Observation, block_or_raise
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 from dspark_core.events import DecodeRound, DrafterChanged, Event, LoadSample, Prefilled, RoundTimings
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
@@ -32,6 +33,9 @@ from dspark_core.target.base import Target, TargetOutput
 from dspark_core.text import TokenText
 from dspark_core.turn import Turn
 from dspark_core.verify import verify
+
+_Asked = TypeVar("_Asked")
+_Got = TypeVar("_Got")
 
 PREFILL_CHUNK = 256  # prompt tokens per turn: a long prompt must not hold up the others' rounds
 
@@ -153,7 +157,7 @@ class DecodeLoop:
     def prefill(self, answers: Sequence[Answer]) -> list[Prefilled | DrafterChanged | Exception | None]:
         """Read up to `PREFILL_CHUNK` more tokens in one pass, the first answers' first.
 
-        Of prompts, or of the text so far for a new drafter. A failure of the shared pass is raised.
+        Of prompts, or of the text so far for a new drafter. A failure of the pass is that of those who share it.
 
         Returns:
             For each answer: the event once all is read (before it, the answer must not take part in a round), None
@@ -165,19 +169,25 @@ class DecodeLoop:
             if chunk := answer.unread[:room]:
                 room -= len(chunk)
                 reading.append((answer, chunk))
-        outputs = []
-        if reading:
+        failures = self._read(reading) if reading else {}
+        seconds = self._now() - start
+        for answer, _ in reading:
+            answer.read_s += seconds
+        return [failures.get(id(answer)) or (None if answer.unread else answer.begin_rounds()) for answer in answers]
+
+    def _read(self, reading: Sequence[tuple[Answer, tuple[int, ...]]]) -> dict[int, Exception]:
+        """One pass over a chunk of each answer. Returns what failed, by the answer's `id`."""
+        try:
             outputs = self._forward(*zip(*reading, strict=True), want_logits=False)
+        except Exception as error:  # of all that share the pass, and of nobody else
+            return {id(answer): error for answer, _ in reading}
         failures: dict[int, Exception] = {}
         for (answer, chunk), output in zip(reading, outputs, strict=True):
             try:
                 answer.drafter_state.observe(chunk, self._features_for(answer, output.features))
             except Exception as error:  # a drafter's failure is that answer's alone
                 failures[id(answer)] = error
-        seconds = self._now() - start
-        for answer, _ in reading:
-            answer.read_s += seconds
-        return [failures.get(id(answer)) or (None if answer.unread else answer.begin_rounds()) for answer in answers]
+        return failures
 
     def step(self, answers: Sequence[Answer]) -> list[DecodeRound | None]:
         """One round of every answer: draft → plan → verify → commit. Those that end have `ending` set.
@@ -228,7 +238,7 @@ class DecodeLoop:
         outside = [token_id for token_id, _ in sampling.logit_bias if token_id >= vocab_size]
         if outside:
             raise ParameterError(
-                f"logit_bias names the token {outside[0]}, which is not in this model's vocabulary (0 to "
+                f"logit_bias names the token {shown(outside[0])}, which is not in this model's vocabulary (0 to "
                 f"{vocab_size - 1}). Take the ids from this model's own tokenizer."
             )
         if sum(bias == -math.inf for _, bias in sampling.logit_bias) == vocab_size:
@@ -241,7 +251,7 @@ class DecodeLoop:
         outside = [i for i in prompt_ids if not 0 <= i < self.target.vocab_size]
         if outside:
             raise ParameterError(
-                f"Token id {outside[0]} is not in this model's vocabulary (0 to {self.target.vocab_size - 1}). "
+                f"Token id {shown(outside[0])} is not in this model's vocabulary (0 to {self.target.vocab_size - 1}). "
                 "Encode the prompt with this model's own tokenizer."
             )
         if len(prompt_ids) >= self.target.max_context:
@@ -262,10 +272,7 @@ class DecodeLoop:
         """Draft for the whole round, all requests of a drafter together. Returns the turns that got a block."""
         asking = _each(turns, lambda turn: self._ask(turn, around))
         for drafter, together in _by_drafter(asking):
-            try:
-                outcomes = drafter.draft_all([turn.ask for turn in together])
-            except Exception as error:  # of the shared pass: other drafters' answers go on
-                outcomes = [error] * len(together)
+            outcomes = _for_each(drafter, drafter.draft_all, [turn.ask for turn in together])
             for turn, outcome in zip(together, outcomes, strict=True):
                 turn.drafted = outcome
         return _each(asking, self._take_block)
@@ -338,7 +345,8 @@ class DecodeLoop:
     def _observe(self, turns: Sequence[Turn]) -> None:
         """Tell the drafters of what was committed, each of all its requests that go on."""
         for drafter, together in _by_drafter([turn for turn in turns if turn.answer.ending is None]):
-            failures = drafter.observe_all([turn.observation for turn in together])
+            told = [turn.observation for turn in together]
+            failures = _for_each(drafter, drafter.observe_all, told)
             for turn, failure in zip(together, failures, strict=True):
                 turn.answer.failure = failure
 
@@ -369,6 +377,19 @@ def _each(turns: Sequence[Turn], action: Callable[[Turn], None]) -> list[Turn]:
         else:
             well.append(turn)
     return well
+
+
+def _for_each(
+    drafter: Drafter, together: Callable[[list[_Asked]], list[_Got]], asked: list[_Asked]
+) -> list[_Got | Exception]:
+    """What a drafter gives to each of its requests; where it fails as a whole, so does each, and no other drafter's."""
+    try:
+        got: list[_Got | Exception] = [*together(asked)]
+        if len(got) != len(asked):
+            raise RuntimeError(f"The drafter {drafter.name!r} gave {len(got)} answers to {len(asked)} requests.")
+    except Exception as error:
+        return [error] * len(asked)
+    return got
 
 
 def _by_drafter(turns: Sequence[Turn]) -> list[tuple[Drafter, list[Turn]]]:

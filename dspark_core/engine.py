@@ -66,6 +66,14 @@ class Generation:
             self._loop.check_schedule(self.request.schedule, self._loop.drafter_named(name))
             self.request = replace(self.request, drafter=name)
 
+    def _hear(self, event: Event) -> None:
+        """Give the event to whoever listens; a listener that fails ends its own generation and nothing else."""
+        try:
+            self._tell(event)
+        except Exception as error:
+            _LOG.error("A listener failed; its generation is cancelled.", exc_info=error)
+            self.cancel()
+
     def cancel(self) -> None:
         """End it before its next round, with what it has (``finish_reason`` "cancelled")."""
         self._cancelled.set()
@@ -153,7 +161,8 @@ class Engine:
         Args:
             request: what to generate.
             listener: gets the events at the moment they happen, in the engine's own thread, which waits for it; so it
-                must be quick, and neither raise nor call the engine. The generation then has none to iterate over.
+                must be quick, and not call the engine; if it raises, its generation is cancelled. The generation then
+                has none to iterate over.
 
         Raises:
             ParameterError: the request cannot be honoured exactly (see `DecodeLoop.open`).
@@ -176,8 +185,19 @@ class Engine:
             self._wake.notify()
         self._thread.join()
 
-    @torch.inference_mode()
     def _serve(self) -> None:
+        try:
+            self._serve_all()
+        except BaseException as error:  # a reader must never wait for an engine that is gone
+            _LOG.error("The engine has stopped.", exc_info=error)
+            stopped = ResourceError("The engine has stopped after an error that it cannot go on from. Start again.")
+            with self._wake:
+                self._closing = True
+                left = [*self._line.running, *self._line.waiting]
+            self._fail(left, stopped)
+
+    @torch.inference_mode()
+    def _serve_all(self) -> None:
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: len(self._line) or self._closing)
@@ -237,7 +257,7 @@ class Engine:
             if isinstance(outcome, Exception):
                 self._fail([generation], outcome)
             elif outcome is not None:
-                generation._tell(outcome)
+                generation._hear(outcome)
 
     def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:
         try:
@@ -250,7 +270,7 @@ class Engine:
             if event is None:
                 self._fail([generation], answer.failure or RuntimeError("no reason is known"))
                 continue
-            generation._tell(event)
+            generation._hear(event)
             if answer.ending is not None:
                 self._end(generation, answer.ending)
 
@@ -261,11 +281,15 @@ class Engine:
 
     def _end(self, generation: Generation, ending: Ending) -> None:
         answer = generation._answer
-        finished = unanswered(ending) if answer is None else answer.finish(ending)
+        try:
+            finished = unanswered(ending) if answer is None else answer.finish(ending)
+        except Exception as error:  # what it held may be lost, its place and its reader are not
+            _LOG.error("A request could not be ended as it should; the engine goes on.", exc_info=error)
+            finished = unanswered(failed(error))
         with self._wake:
             self._line.leave(generation)
             self._tell_places()
-        generation._tell(finished)
+        generation._hear(finished)
 
     def _may_wait_after(self, error: Exception, generation: Generation) -> bool:
         """Whether the error may pass when others give their memory back: it is of that kind, and nothing has begun."""
@@ -287,4 +311,4 @@ class Engine:
     def _tell(self, generation: Generation, ahead: int, reason: str) -> None:
         if generation._ahead != ahead:
             generation._ahead = ahead
-            generation._tell(Waiting(ahead, reason))
+            generation._hear(Waiting(ahead, reason))

@@ -1,5 +1,12 @@
 """Errors that a user can act on. Each message says what happened, why it matters and what to do next."""
 
+from __future__ import annotations
+
+import reprlib
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
 
 class DSparkError(Exception):
     """Base of every error meant for a user: the page and the command line print it without a traceback."""
@@ -23,3 +30,11 @@ class NumericsError(DSparkError, ArithmeticError):
 
 class ResourceError(DSparkError):
     """A limit of the machine or of the engine is reached: disk, memory, device, number of requests."""
+
+
+def shown(value: object) -> str:
+    """``value`` in a message: short, however long or deep it is."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python writes no whole numbers of more than 4,300 digits
+        return "a number of thousands of digits"

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import reprlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dspark_core.errors import DSparkError
+from dspark_core.errors import shown as shown  # part of what a refusal is made of
 
 LARGEST = 2**24  # of a count or a size: products of three of them still fit where torch counts bytes
 LARGEST_NUMBER = sys.float_info.max
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-
-
-def shown(value: object) -> str:
-    """``value`` in a message: short, however long or deep it is."""
-    return _SHORT.repr(value)
 
 
 def read_object(path: Path, error: type[DSparkError], way_out: str) -> dict[str, Any]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 
 MAX_NEW_TOKENS_LIMIT = 8192
 MIN_TEMPERATURE = 0.01  # below it logits / temperature leaves float32; 0 is exact greedy decoding
 MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIAS = 100.0
+_LARGEST = sys.float_info.max
 
 LoadSignal = Literal["occupancy", "engine", "device", "simulated"]
 LOAD_SIGNALS: tuple[LoadSignal, ...] = get_args(LoadSignal)
@@ -29,7 +31,10 @@ def _is_int(value: object) -> bool:
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whole numbers beyond any float fail too, as NaN does."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return -_LARGEST <= value <= _LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +88,31 @@ class SamplingParams:
     def __post_init__(self) -> None:
         _require(
             _is_finite(self.temperature) and (self.temperature == 0 or MIN_TEMPERATURE <= self.temperature <= 10),
-            f"temperature is {self.temperature!r}; it must be 0 (greedy) or a number from {MIN_TEMPERATURE} to 10.",
+            f"temperature is {shown(self.temperature)}; it must be 0 (greedy) or a number from {MIN_TEMPERATURE} to "
+            "10.",
         )
         _require(
             _is_int(self.top_k) and self.top_k >= 0,
-            f"top_k is {self.top_k!r}; it must be a whole number, 0 (keep all) or more.",
+            f"top_k is {shown(self.top_k)}; it must be a whole number, 0 (keep all) or more.",
         )
         _require(
             _is_finite(self.top_p) and 0 < self.top_p <= 1,
-            f"top_p is {self.top_p!r}; it must be above 0 and at most 1 (1 keeps all).",
+            f"top_p is {shown(self.top_p)}; it must be above 0 and at most 1 (1 keeps all).",
         )
         _require(
             self.seed is None or (_is_int(self.seed) and 0 <= self.seed < 2**63),
-            f"seed is {self.seed!r}; it must be a whole number from 0 to 2^63 - 1, or None for a random one.",
+            f"seed is {shown(self.seed)}; it must be a whole number from 0 to 2^63 - 1, or None for a random one.",
         )
         _require(
             _is_int(self.max_new_tokens) and 1 <= self.max_new_tokens <= MAX_NEW_TOKENS_LIMIT,
-            f"max_new_tokens is {self.max_new_tokens!r}; it must be a whole number from 1 to {MAX_NEW_TOKENS_LIMIT}.",
+            f"max_new_tokens is {shown(self.max_new_tokens)}; it must be a whole number from 1 to "
+            f"{MAX_NEW_TOKENS_LIMIT}.",
         )
         _require(
             isinstance(self.stop, tuple)
             and len(self.stop) <= MAX_STOP_STRINGS
             and all(isinstance(text, str) and text for text in self.stop),
-            f"stop is {self.stop!r}; it must be a tuple of at most {MAX_STOP_STRINGS} non-empty strings.",
+            f"stop is {shown(self.stop)}; it must be a tuple of at most {MAX_STOP_STRINGS} non-empty strings.",
         )
         for name, low, high in (
             ("min_p", 0, 1),
@@ -116,7 +123,7 @@ class SamplingParams:
             value = getattr(self, name)
             _require(
                 _is_finite(value) and low <= value <= high,
-                f"{name} is {value!r}; it must be a number from {low} to {high}.",
+                f"{name} is {shown(value)}; it must be a number from {low} to {high}.",
             )
         _check_bias(self.logit_bias)
 
@@ -134,21 +141,22 @@ class SamplingParams:
 def _check_bias(pairs: tuple[tuple[int, float], ...]) -> None:
     _require(
         isinstance(pairs, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs),
-        f"logit_bias is {pairs!r:.80}; it must be a tuple of (token id, bias) pairs: tuple(bias.items()) of a dict.",
+        f"logit_bias is {shown(pairs)}; it must be a tuple of (token id, bias) pairs: tuple(bias.items()) of a dict.",
     )
     named = set()
-    for token_id, bias in pairs:
-        _require(
-            _is_int(token_id) and token_id >= 0,
-            f"logit_bias names the token id {token_id!r}; it must be a whole number, 0 or more.",
-        )
-        _require(token_id not in named, f"logit_bias names the token {token_id} twice. Give each token one bias.")
+    for token_id, bias in pairs:  # there may be one for each token: texts are only made where they are needed
+        if not (_is_int(token_id) and token_id >= 0):
+            raise ParameterError(
+                f"logit_bias names the token id {shown(token_id)}; it must be a whole number, 0 or more."
+            )
+        if token_id in named:
+            raise ParameterError(f"logit_bias names the token {shown(token_id)} twice. Give each token one bias.")
         named.add(token_id)
-        _require(
-            bias == -math.inf or (_is_finite(bias) and abs(bias) <= MAX_LOGIT_BIAS),
-            f"logit_bias gives the token {token_id} {bias!r}; it must be a number from {-MAX_LOGIT_BIAS:g} to "
-            f"{MAX_LOGIT_BIAS:g}, or minus infinity, which bans the token.",
-        )
+        if not (bias == -math.inf or (_is_finite(bias) and abs(bias) <= MAX_LOGIT_BIAS)):
+            raise ParameterError(
+                f"logit_bias gives the token {shown(token_id)} {shown(bias)}; it must be a number from "
+                f"{-MAX_LOGIT_BIAS:g} to {MAX_LOGIT_BIAS:g}, or minus infinity, which bans the token."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +198,14 @@ class ScheduleParams:
     back_off: bool | None = None
 
     def __post_init__(self) -> None:
-        _require(isinstance(self.policy, str) and bool(self.policy), f"policy is {self.policy!r}; it must be a name.")
+        _require(
+            isinstance(self.policy, str) and bool(self.policy), f"policy is {shown(self.policy)}; it must be a name."
+        )
         for name in ("l_min", "l_max"):
             value = getattr(self, name)
             _require(
                 _is_int(value) and 0 <= value <= 64,
-                f"{name} is {value!r}; it must be a whole number from 0 to 64.",
+                f"{name} is {shown(value)}; it must be a whole number from 0 to 64.",
             )
         _require(
             self.l_min <= self.l_max,
@@ -206,7 +216,7 @@ class ScheduleParams:
             share = getattr(self, name)
             _require(
                 _is_finite(share) and 0 <= share <= 1,
-                f"{name} is {share!r}; it must be a number from 0 to 1.",
+                f"{name} is {shown(share)}; it must be a number from 0 to 1.",
             )
         _require(
             self.band_low <= self.band_high,
@@ -217,12 +227,14 @@ class ScheduleParams:
             object.__setattr__(self, "load_signal", _OLD_SIGNALS[self.load_signal])
         _require(
             self.load_signal in LOAD_SIGNALS,
-            f"load_signal is {self.load_signal!r}; choose one of: {', '.join(LOAD_SIGNALS)}.",
+            f"load_signal is {shown(self.load_signal)}; choose one of: {', '.join(LOAD_SIGNALS)}.",
         )
-        _require(isinstance(self.stop_early, bool), f"stop_early is {self.stop_early!r}; it must be True or False.")
+        _require(
+            isinstance(self.stop_early, bool), f"stop_early is {shown(self.stop_early)}; it must be True or False."
+        )
         _require(
             self.back_off is None or isinstance(self.back_off, bool),
-            f"back_off is {self.back_off!r}; it must be True, False, or None (as the policy has it).",
+            f"back_off is {shown(self.back_off)}; it must be True, False, or None (as the policy has it).",
         )
 
 
@@ -257,13 +269,13 @@ class GenerationRequest:
     """One answer to generate.
 
     Attributes:
-        prompt_ids: token ids of the whole prompt (chat template applied), at least one.
+        prompt_ids: token ids of the whole prompt (chat template applied), at least one. Any sequence; kept as a tuple.
         sampling: the law of the answer.
         schedule: the verification schedule to start with.
         drafter: name of a drafter the engine has (``none`` is plain decoding).
 
     Raises:
-        ParameterError: the prompt is empty.
+        ParameterError: the prompt is empty, or not of whole numbers.
     """
 
     prompt_ids: tuple[int, ...]
@@ -275,4 +287,11 @@ class GenerationRequest:
         _require(
             isinstance(self.prompt_ids, Sequence) and len(self.prompt_ids) > 0,
             "The prompt is empty. Write something to answer.",
+        )
+        object.__setattr__(self, "prompt_ids", tuple(self.prompt_ids))  # a list could change while the answer runs
+        odd = [token_id for token_id in self.prompt_ids if not _is_int(token_id)]
+        _require(
+            not odd,
+            f"The prompt holds {shown(odd[:1])} where a whole number, a token id, is needed. Encode the text with this "
+            "model's own tokenizer.",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 
@@ -56,9 +57,8 @@ def biased(logits: torch.Tensor, params: SamplingParams, vocabulary: torch.Tenso
     """
     if not params.logit_bias:
         return logits
-    ids, values = zip(*params.logit_bias, strict=True)
-    columns = torch.tensor(ids, device=logits.device)
-    bias = torch.tensor(values, dtype=_widened(logits[:0]).dtype, device=logits.device)
+    columns, bias = _columns(params.logit_bias, logits.device)
+    bias = bias.to(_widened(logits[:0]).dtype)
     known = columns < logits.shape[-1]
     if vocabulary is not None:
         places = torch.searchsorted(vocabulary, columns).clamp(max=len(vocabulary) - 1)
@@ -66,6 +66,13 @@ def biased(logits: torch.Tensor, params: SamplingParams, vocabulary: torch.Tenso
     moved = _widened(logits).index_add(-1, columns[known], bias[known].expand(len(logits), -1))
     nothing_left = (moved == float("-inf")).all(-1, keepdim=True)
     return torch.where(nothing_left, logits, moved)
+
+
+@lru_cache(maxsize=64)  # asked for at each position of each draft, and there may be a bias for every token
+def _columns(pairs: tuple[tuple[int, float], ...], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and their biases [n], float64."""
+    ids, values = zip(*pairs, strict=True)
+    return torch.tensor(ids, device=device), torch.tensor(values, dtype=torch.float64, device=device)
 
 
 def _penalised(

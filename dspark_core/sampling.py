@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -99,6 +100,7 @@ def _floored(probs: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
     return probs / probs.sum(-1, keepdim=True)
 
 
+@lru_cache(maxsize=256)  # asked for in each round of each request, and a bias may name every token
 def law_params(params: SamplingParams) -> SamplingParams:
     """What of the parameters makes the law: requests for which this is equal may share a call of `law`."""
     return replace(params, seed=None, max_new_tokens=1, stop=())

@@ -36,8 +36,8 @@ def test_an_empty_prompt_is_refused(dspark, prompt):
 
 
 def test_an_option_that_does_not_exist_is_not_dropped(dspark):
-    with pytest.raises(TypeError, match="min_p"):
-        dspark.generate("Hi", min_p=0.1)
+    with pytest.raises(TypeError, match="mirostat"):
+        dspark.generate("Hi", mirostat=0.1)
 
 
 def test_a_prompt_beyond_the_context_is_refused_with_its_length(dspark):

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from dspark_core.errors import DSparkError, ParameterError
-from dspark_core.params import GenerationRequest, SamplingParams
+from dspark_core.admission import Limits
+from dspark_core.errors import DSparkError, ParameterError, shown
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_bad_sampling_is_refused_with_the_value(values):
         SamplingParams(**values)
     name, value = next(iter(values.items()))
     assert name in str(caught.value)
-    assert repr(value) in str(caught.value)
+    assert shown(value) in str(caught.value)
     assert isinstance(caught.value, DSparkError)
 
 
@@ -77,6 +78,48 @@ def test_a_bias_that_cannot_be_honoured_is_refused_with_its_token(bias, message)
 @pytest.mark.parametrize("temperature", [0, 0.0, 0.01, 1, 10])
 def test_zero_alone_is_greedy(temperature):
     assert SamplingParams(temperature=temperature).greedy == (temperature == 0)
+
+
+@pytest.mark.parametrize("number", [10**400, 10**5000], ids=["beyond any float", "too long to write"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: SamplingParams(temperature=n),
+        lambda n: SamplingParams(top_p=n),
+        lambda n: SamplingParams(min_p=n),
+        lambda n: SamplingParams(repetition_penalty=n),
+        lambda n: SamplingParams(seed=n),
+        lambda n: SamplingParams(max_new_tokens=n),
+        lambda n: SamplingParams(top_k=-n),
+        lambda n: SamplingParams(logit_bias=((1, n),)),
+        lambda n: SamplingParams(logit_bias=((-n, 1.0),)),
+        lambda n: SamplingParams(logit_bias=((n, 1.0), (n, 1.0))),
+        lambda n: ScheduleParams(l_max=n),
+        lambda n: ScheduleParams(threshold=n),
+        lambda n: ScheduleParams(simulated_load=n),
+        lambda n: ScheduleParams(policy=n),
+        lambda n: ScheduleParams(back_off=n),
+        lambda n: Limits(max_active=-n),
+        lambda n: Limits(max_wait_s=-n),
+    ],
+)
+def test_a_number_beyond_all_bounds_is_refused_like_any_other_in_few_words(make, number):
+    with pytest.raises(ParameterError) as refusal:
+        make(number)
+    assert len(str(refusal.value)) < 300
+
+
+@pytest.mark.parametrize("ids", ["hello", ("1",), (1.0,), (True,), (None,), ((1,),), [1, 2.5]])
+def test_a_prompt_that_is_not_of_token_ids_is_refused(ids):
+    with pytest.raises(ParameterError, match="whole number"):
+        GenerationRequest(ids)
+
+
+def test_a_prompt_given_as_a_list_cannot_change_under_the_engine():
+    ids = [1, 2]
+    request = GenerationRequest(ids)
+    ids.append(3)
+    assert request.prompt_ids == (1, 2)
 
 
 def test_empty_prompt_is_refused():

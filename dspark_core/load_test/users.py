@@ -114,7 +114,7 @@ class Users:
             return
         self._leave(asked)
         if asked.failure:
-            raise DSparkError(f"The lane {self._lane.name} failed with {self._users} users: {asked.failure}.")
+            raise DSparkError(f"The lane {self._lane.name} failed with {self._users} users: {asked.failure}")
         if self._end_s() is None:
             self._ask(self._next, self._sampling.max_new_tokens)
             self._next += 1

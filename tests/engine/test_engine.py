@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dspark_core.admission import Limits
-from dspark_core.decode_loop import DecodeLoop
+from dspark_core.answer import failed
+from dspark_core.decode_loop import PREFILL_CHUNK, DecodeLoop
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.engine import Engine
 from dspark_core.errors import ParameterError, ResourceError
@@ -322,3 +323,86 @@ def test_an_engine_that_computes_is_busy_and_one_that_waits_is_not(engine):
     wait_until(lambda: engine.load().engine_busy == 0)
     assert engine.load().occupancy == 0
     assert engine.load().source == FixedLoad().sample().source
+
+
+def test_one_whose_memory_cannot_be_given_back_is_told_so_and_the_engine_goes_on(engine):
+    drafter = engine._loop.drafters["table"]
+    first_open = drafter.open
+
+    def never_released(capacity):
+        state = first_open(capacity)
+
+        def release():
+            raise RuntimeError("the driver is gone")
+
+        state.release = release
+        return state
+
+    drafter.open = never_released
+    end = list(engine.submit(ask(5)))[-1]
+    assert (end.finish_reason, "the driver is gone" in end.detail) == ("error", True)
+    drafter.open = first_open
+    assert list(engine.submit(ask(5)))[-1].finish_reason == "length"
+
+
+def test_a_listener_that_fails_ends_its_own_generation_and_no_other(engine):
+    def listener(_):
+        raise RuntimeError("I do not listen")
+
+    good = engine.submit(ask(200, 1))
+    engine.submit(ask(3000), listener)
+    assert list(good)[-1].finish_reason == "length"
+    wait_until(lambda: engine.num_active == 0)
+
+
+def test_who_reads_an_engine_that_has_stopped_is_told_so_and_nobody_waits_for_it(engine):
+    def stop(_):
+        raise SystemExit
+
+    running, later = engine.submit(ask(3000)), engine.submit(ask(3000, 1))
+    wait_until(lambda: rounds_of(running) > 2)
+    engine._loop.drafters["table"].draft_all = stop
+    ends = [list(generation)[-1] for generation in (running, later)]
+    assert [end.finish_reason for end in ends] == ["error", "error"]
+    assert all("engine has stopped" in end.detail for end in ends)
+    with pytest.raises(ResourceError, match="closed"):
+        engine.submit(ask(3))
+
+
+def test_a_failed_pass_over_prompts_ends_those_that_shared_it_and_no_other(engine):
+    target = engine._loop.target
+    first_forward = target.forward
+
+    def forward(slots, token_ids, *, want_logits=True, **options):
+        if not want_logits and len(token_ids) == 2:
+            raise RuntimeError("too much for me")
+        return first_forward(slots, token_ids, want_logits=want_logits, **options)
+
+    target.forward = forward
+    requests = [ask(5, prompt=(1,) * (PREFILL_CHUNK // 2 + 1)) for _ in range(3)]  # of which two make a whole chunk
+    with engine._wake:
+        generations = [engine.submit(request) for request in requests]
+    assert [list(generation)[-1].finish_reason for generation in generations] == ["error", "error", "length"]
+
+
+@pytest.mark.parametrize("step", ["draft_all", "observe_all"])
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_drafter_that_fails_as_a_whole_or_answers_too_few_takes_no_other_drafters_requests_with_it(
+    engine, step, raises
+):
+    def broken(_):
+        if raises:
+            raise MemoryError
+        return []
+
+    engine._loop.drafters["few"] = few = TableDrafter(engine._loop.target.vocab_size, 4, name="few")
+    setattr(few, step, broken)
+    with engine._wake:
+        good, bad = engine.submit(ask(20)), engine.submit(ask(20, drafter="few"))
+    assert [list(generation)[-1].finish_reason for generation in (good, bad)] == ["length", "error"]
+
+
+@pytest.mark.parametrize("meant_for_users", [True, False])
+def test_an_errors_class_is_told_only_where_its_text_was_not_meant_for_users(meant_for_users):
+    detail = failed(ResourceError("The disk is full.") if meant_for_users else KeyError("layer")).detail
+    assert ("KeyError" in detail, detail == "The disk is full.") == (not meant_for_users, meant_for_users)
