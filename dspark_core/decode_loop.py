@@ -20,6 +20,7 @@ from dspark_core.answer import Answer
 from dspark_core.drafters.base import DraftAsk, Drafter, Observation, block_or_raise
 from dspark_core.errors import ParameterError, shown
 from dspark_core.events import DecodeRound, DrafterChanged, Event, LoadSample, Prefilled, RoundTimings
+from dspark_core.inspection import TargetLaws
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
 from dspark_core.sampling import Dice, SeededDice, law, shown_probs
@@ -209,6 +210,7 @@ class DecodeLoop:
             turn.output = output
         self._observe(_each(planning, self._verify_and_commit))
         timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
+        _each([turn for turn in planning if turn.laws], lambda turn: turn.inspect(self.tokenizer))
         return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
 
     def load(self, answers: int) -> LoadSample:
@@ -283,7 +285,8 @@ class DecodeLoop:
         if schedule.stop_early:
             goes_on = partial(self._planner.policy_for(schedule).goes_on, schedule=schedule, around=around)
         sampling = answer.request.sampling
-        turn.ask = DraftAsk(answer.drafter_state, turn.anchor, turn.count, sampling, answer.dice, goes_on)
+        inspect = answer.request.inspect
+        turn.ask = DraftAsk(answer.drafter_state, turn.anchor, turn.count, sampling, answer.dice, goes_on, inspect)
 
     def _take_block(self, turn: Turn) -> None:
         turn.block = block_or_raise(turn.drafted)
@@ -333,6 +336,8 @@ class DecodeLoop:
         if verify_len:
             drafted = torch.tensor(verified, device=logits.device)
             turn.target_probs_shown = shown_probs(logits[:verify_len], target_probs[:verify_len], drafted, sampling)
+        if answer.request.inspect:
+            turn.laws = TargetLaws(logits, target_probs)
         kept = turn.verdict.num_accepted
         if turn.count:
             self._planner.learn(answer, verify_len, kept)

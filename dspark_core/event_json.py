@@ -41,4 +41,8 @@ def from_line(line: str | bytes) -> Event:
             f"it counts {event.num_accepted} accepted of {event.verify_len} verified of {len(event.draft)} drafted; "
             "each must be at most the next."
         )
+    if isinstance(event, DecodeRound) and event.inspection and len(event.inspection.candidates) != len(event.draft):
+        raise ParameterError(
+            f"its inspection has {len(event.inspection.candidates)} positions for {len(event.draft)} drafts."
+        )
     return event

@@ -85,6 +85,51 @@ class NextToken:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that could stand at a position, with its probability under each law there.
+
+    Attributes:
+        id, text: the token.
+        base: under the law that the drafter would have drawn from without its sequential head, cut to the same
+            candidates; None without such a head.
+        draft: under the law that x_k was drawn from; None where nothing was drafted.
+        target: under the target's law; None at a position that the target did not verify.
+        residual: under norm(max(0, p_t - p_d)), which the correction was drawn from; None but at the rejected position.
+    """
+
+    id: int
+    text: str
+    base: float | None
+    draft: float | None
+    target: float | None
+    residual: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What decided in a round, for who asked to see it (`GenerationRequest.inspect`).
+
+    The laws are the very ones that were drawn from. Under greedy decoding these are one-hots; ``base``, ``draft`` and
+    ``target`` then are the models' at temperature 1, as in `DraftToken`, and ``residual`` is the one-hot that decided.
+
+    Attributes:
+        candidates: of every drafted position, in order: the drafted token, and the most likely ones under each law.
+        bonus: those of the position that the bonus token was drawn for; empty where there was none.
+        throughputs: Θ, expected tokens a second of the whole pass: first with no draft beyond L_min, then with each of
+            this request's drafts that was weighed (and all that went before it) in the pass; the last one is the one
+            that stopped the search, where one did. Empty where the policy weighs no Θ.
+        stopped_at: c_{n+1}, where it made drafting stop before x_{n+1} was drawn.
+        temperature: the request's; 0 is greedy decoding, whose laws are shown at temperature 1.
+    """
+
+    candidates: tuple[tuple[Candidate, ...], ...]
+    bonus: tuple[Candidate, ...]
+    throughputs: tuple[float, ...]
+    stopped_at: float | None
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
 class RoundTimings:
     """Seconds of one round, device synchronised, measured inside the engine."""
 
@@ -248,6 +293,7 @@ class DecodeRound:
             older records.
         resting: rounds of plain decoding until drafting is tried again, this one included; 0 when it is not resting,
             and in older records.
+        inspection: the laws behind the round; None where nobody asked for them, and in older records.
     """
 
     index: int
@@ -270,6 +316,7 @@ class DecodeRound:
     signal: LoadReading | None = field(default=None, metadata={"may_be_absent": True})
     gain: float | None = field(default=None, metadata={"may_be_absent": True})
     resting: int = field(default=0, metadata={"may_be_absent": True})
+    inspection: Inspection | None = field(default=None, metadata={"may_be_absent": True})
     type: Literal["round"] = "round"
 
 

@@ -273,17 +273,21 @@ class GenerationRequest:
         sampling: the law of the answer.
         schedule: the verification schedule to start with.
         drafter: name of a drafter the engine has (``none`` is plain decoding).
+        inspect: whether each round tells the laws that decided (`Inspection`). That takes time, outside of the round's
+            timings, and changes nothing else.
 
     Raises:
-        ParameterError: the prompt is empty, or not of whole numbers.
+        ParameterError: the prompt is empty, or not of whole numbers; ``inspect`` is not a bool.
     """
 
     prompt_ids: tuple[int, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
     schedule: ScheduleParams = field(default_factory=ScheduleParams)
     drafter: str = "dspark"
+    inspect: bool = False
 
     def __post_init__(self) -> None:
+        _require(isinstance(self.inspect, bool), f"inspect is {self.inspect!r}; it must be True or False.")
         _require(
             isinstance(self.prompt_ids, Sequence) and len(self.prompt_ids) > 0,
             "The prompt is empty. Write something to answer.",

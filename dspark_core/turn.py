@@ -12,11 +12,13 @@ from dspark_core.events import (
     DecodeRound,
     DraftToken,
     Fate,
+    Inspection,
     LoadSample,
     NextToken,
     RoundTimings,
     Token,
 )
+from dspark_core.inspection import Inspector, TargetLaws
 from dspark_core.scheduling import DraftView, Plan, load_for
 from dspark_core.scheduling.back_off import Judgement
 from dspark_core.target.base import TargetOutput
@@ -35,6 +37,7 @@ class Turn:
         count: how many tokens to draft.
         ask, drafted, block, plan, output, verdict, committed, observation: what the phases made.
         target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
+        laws, inspection: the target's laws, and what `inspect` made, where the request asks for it; else None.
     """
 
     ask: DraftAsk
@@ -52,6 +55,8 @@ class Turn:
         self.anchor = answer.anchor
         self.judge(Judgement())
         self.target_probs_shown: list[float] = []
+        self.laws: TargetLaws | None = None
+        self.inspection: Inspection | None = None
 
     @property
     def room(self) -> int:
@@ -90,6 +95,14 @@ class Turn:
         """Whether the text ended before the target's own token could join it."""
         return len(self.committed) <= self.verdict.num_accepted
 
+    def inspect(self, tokenizer: TokenText) -> None:
+        """Look at what decided, if that was asked for. After the round's time is taken: it is none of the figures."""
+        if self.laws is None:
+            return
+        own = None if self.ended_on_a_draft else self.verdict
+        inspector = Inspector(self.block, self.laws, self.answer.request.sampling, tokenizer)
+        self.inspection = inspector.inspection(self.plan, own)
+
     def report(self, tokenizer: TokenText, timings: RoundTimings, load: LoadSample) -> DecodeRound:
         """The round's event; counts the round and its seconds in the answer."""
         answer, schedule = self.answer, self.schedule
@@ -114,6 +127,7 @@ class Turn:
             signal=self.plan.signal,
             gain=self.judgement.gain,
             resting=self.judgement.rest,
+            inspection=self.inspection,
         )
         answer.rounds += 1
         answer.round_s += timings.total_s

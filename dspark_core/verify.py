@@ -24,6 +24,7 @@ class Verdict:
         uniforms: the uniform numbers compared with them; None where none was drawn.
         next_id: the target's own token.
         kind: "correction" after a rejection, "bonus" when all ℓ were accepted.
+        residual: what a correction was drawn from, [V], not normalised; else None.
     """
 
     num_accepted: int
@@ -31,6 +32,7 @@ class Verdict:
     uniforms: tuple[float | None, ...]
     next_id: int
     kind: NextKind
+    residual: torch.Tensor | None = None
 
 
 def verify(target_probs: torch.Tensor, block: DraftBlock, verify_len: int, dice: Dice) -> Verdict:
@@ -53,7 +55,7 @@ def verify(target_probs: torch.Tensor, block: DraftBlock, verify_len: int, dice:
         accepted, uniforms[k] = dice.accept(accept_probs[k])
         if not accepted:
             residual = residual_law(target_probs[k], block.candidate_ids[k], draft_probs[k])
-            return Verdict(k, tuple(accept_probs), tuple(uniforms), dice.choose(residual), "correction")
+            return Verdict(k, tuple(accept_probs), tuple(uniforms), dice.choose(residual), "correction", residual)
     next_id = dice.choose(target_probs[verify_len])
     return Verdict(verify_len, tuple(accept_probs), tuple(uniforms), next_id, "bonus")
 

@@ -1,12 +1,14 @@
 """Events for tests, built from fates: ``a`` accepted, ``r`` rejected, ``d`` discarded, ``u`` unverified."""
 
 from dspark_core.events import (
+    Candidate,
     CommittedToken,
     DecodeRound,
     DrafterChanged,
     DraftToken,
     Fate,
     Finished,
+    Inspection,
     LoadReading,
     LoadSample,
     NextToken,
@@ -90,6 +92,13 @@ def decode_round(fates: str, *, index: int = 0, ended: bool = False, seconds: tu
         band_low=0.6,
         band_high=0.9,
         signal=LoadReading("simulated", 0.4, "simulated: set by the user, not measured"),
+        inspection=Inspection(
+            candidates=tuple((Candidate(token.id, token.text, 0.1, 0.5, token.target_prob, None),) for token in draft),
+            bonus=(),
+            throughputs=(30.0, 31.5),
+            stopped_at=0.2,
+            temperature=0.7,
+        ),
     )
 
 

@@ -127,14 +127,14 @@ def test_a_round_recorded_before_drafting_could_stop_early_says_that_it_did_not(
     assert from_line(to_line(early)) == early != event
 
 
-def test_a_round_recorded_before_loads_had_names_says_that_nothing_is_known_of_them():
+def test_a_round_recorded_before_loads_had_names_or_laws_were_told_says_that_nothing_is_known_of_them():
     old = json.loads(to_line(decode_round("aru")))
-    for name in ("band_low", "band_high", "signal"):
+    for name in ("band_low", "band_high", "signal", "inspection"):
         del old[name]
     for name in ("energy_j", "occupancy", "engine_busy", "simulated"):
         del old["load"][name]
     event = from_line(json.dumps(old))
-    assert (event.band_low, event.band_high, event.signal) == (None, None, None)
+    assert (event.band_low, event.band_high, event.signal, event.inspection) == (None, None, None, None)
     assert event.load == replace(LOAD, energy_j=None, occupancy=None, engine_busy=None, simulated=None)
     assert from_line(to_line(event)) == event
 

@@ -11,13 +11,14 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
 from dspark_core.errors import DSparkError, ParameterError
 from ui.host import SessionHost
-from ui.inputs import SCHEDULE_CONTROLS, read_prompt, read_sampling, read_schedule, read_text
+from ui.inputs import SCHEDULE_CONTROLS, read_inspect, read_prompt, read_sampling, read_schedule, read_text
 from ui.layout import Parts
 from ui.ports import GenerationPort
 from ui.trace import Trace, to_json
@@ -103,8 +104,9 @@ class Answering:
         system_text = read_text("The system prompt", system).strip()
         messages = ([{"role": "system", "content": system_text}] if system_text else []) + turns
         schedule = read_schedule(*rest[: len(SCHEDULE_CONTROLS)])
-        sampling = read_sampling(*rest[len(SCHEDULE_CONTROLS) :])
-        generation = session.engine.submit(session.request(messages, sampling, schedule, drafter))
+        *law, inspect = rest[len(SCHEDULE_CONTROLS) :]
+        request = session.request(messages, read_sampling(*law), schedule, drafter)
+        generation = session.engine.submit(replace(request, inspect=read_inspect(inspect)))
         self._visitors.begin(visitor, generation)
         return generation
 

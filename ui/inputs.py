@@ -87,6 +87,13 @@ def read_sampling(
     )
 
 
+def read_inspect(value: object) -> bool:
+    """Whether the laws are collected. Raises ParameterError."""
+    if not isinstance(value, bool):
+        raise ParameterError(f"'Collect the laws for Rounds' is {_shown(value)}; tick it, or leave it empty.")
+    return value
+
+
 def read_text(name: str, value: object) -> str:
     """A text of bounded length. Raises ParameterError."""
     if value is None:

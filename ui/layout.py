@@ -61,6 +61,7 @@ class Parts:
     frequency_penalty: gr.Slider
     max_tokens: gr.Slider
     seed: gr.Textbox
+    inspect: gr.Checkbox
     system: gr.Textbox
     answer: gr.HTML
     status: gr.HTML
@@ -71,7 +72,7 @@ class Parts:
     def controls(self) -> list[Any]:
         """What an answer is asked with, in the order that `ui.answering` takes."""
         sampling = [getattr(self, name) for name in SAMPLING_CONTROLS]
-        return [self.system, self.drafter, *self.schedule, *sampling]
+        return [self.system, self.drafter, *self.schedule, *sampling, self.inspect]
 
     @property
     def schedule(self) -> list[Any]:
@@ -92,14 +93,18 @@ def build_layout() -> Parts:
     feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule")}
     panel("header", elem_id="ds-header")
     headline = panel("headline", elem_id="ds-headline")
-    with gr.Row(elem_id="ds-shell"):
-        with gr.Column(elem_id="ds-main", min_width=280):
-            conversation = _conversation()
-            panel("ribbon", elem_id="ds-ribbon-panel")
-            panel("table", elem_id="ds-table-panel")
-        with gr.Column(elem_id="ds-side", min_width=280):
-            controls = _controls()
-            panel("charts", elem_id="ds-charts-panel")
+    # Both tabs are always in the document: what one shows reads the other's legend, and scripts are mounted once.
+    with gr.Tabs(elem_id="ds-tabs"):
+        with gr.Tab("Chat", render_children=True), gr.Row(elem_id="ds-shell"):
+            with gr.Column(elem_id="ds-main", min_width=280):
+                conversation = _conversation()
+                panel("ribbon", elem_id="ds-ribbon-panel")
+                panel("table", elem_id="ds-table-panel")
+            with gr.Column(elem_id="ds-side", min_width=280):
+                controls = _controls()
+                panel("charts", elem_id="ds-charts-panel")
+        with gr.Tab("Rounds", render_children=True):
+            panel("rounds", elem_id="ds-rounds-panel")
     panel("footer", elem_id="ds-footer")
     return Parts(
         headline=headline,
@@ -193,7 +198,9 @@ def _controls() -> dict[str, Any]:
             info="to see what was cut; without it drafting ends there: faster, and the text has the same law",
         )  # fmt: skip
         panel("schedule", elem_id="ds-schedule-panel")
-        with gr.Accordion("More: top-p, min-p, penalties, length, seed, system prompt", open=False, elem_id="ds-more"):
+        with gr.Accordion(
+            "More: top-p, min-p, penalties, length, seed, laws, system prompt", open=False, elem_id="ds-more"
+        ):
             with gr.Row(elem_classes=["ds-pair"]):
                 top_p = gr.Slider(
                     0.05, 1, 1, step=0.05, label="Top-p", min_width=120, info="1 keeps all", elem_id="ds-top-p"
@@ -206,13 +213,17 @@ def _controls() -> dict[str, Any]:
             seed = gr.Textbox(
                 label="Seed", placeholder="empty: a new one for each answer", max_lines=1, elem_id="ds-seed"
             )
+            inspect = gr.Checkbox(
+                True, label="Collect the laws for Rounds", elem_id="ds-inspect",
+                info="the most likely tokens of every law; takes time beside the rounds, and is not in their figures",
+            )  # fmt: skip
             system = gr.Textbox(
                 label="System prompt", placeholder="empty: the model's own", lines=2, max_lines=6, elem_id="ds-system"
             )
     return {
         "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
         "threshold": threshold, "beyond_cut": beyond_cut, "temperature": temperature, "top_p": top_p,
-        "max_tokens": max_tokens, "seed": seed, "system": system, **bands, **law,
+        "max_tokens": max_tokens, "seed": seed, "inspect": inspect, "system": system, **bands, **law,
     }  # fmt: skip
 
 

@@ -11,7 +11,18 @@ import json
 from collections import deque
 from typing import Any
 
-from dspark_core.events import DecodeRound, DrafterChanged, Event, Finished, LoadReading, LoadSample, Prefilled, Waiting
+from dspark_core.events import (
+    Candidate,
+    DecodeRound,
+    DrafterChanged,
+    Event,
+    Finished,
+    Inspection,
+    LoadReading,
+    LoadSample,
+    Prefilled,
+    Waiting,
+)
 from dspark_core.telemetry import Summary, Telemetry, merge, summarise
 
 OVERLAP_ROUNDS = 12
@@ -52,6 +63,7 @@ def round_json(event: DecodeRound) -> dict[str, Any]:
                 d.target_prob,
                 d.accept_prob,
                 d.uniform,
+                d.raw_confidence,
             ]
             for d in event.draft
         ],
@@ -73,6 +85,26 @@ def round_json(event: DecodeRound) -> dict[str, Any]:
         "signal": signal_json(event.signal),
         "load": load_json(event.load),
     }
+
+
+def laws_json(seen: Inspection) -> list[Any]:
+    """What decided in a round, in the compact form that `ui/static/store.js` names the parts of."""
+    return [
+        [_candidates_json(candidates) for candidates in seen.candidates],
+        _candidates_json(seen.bonus),
+        [_short(throughput) for throughput in seen.throughputs],
+        seen.stopped_at,
+        seen.temperature,
+    ]
+
+
+def _candidates_json(candidates: tuple[Candidate, ...]) -> list[list[Any]]:
+    return [[c.id, c.text, *map(_short, (c.base, c.draft, c.target, c.residual))] for c in candidates]
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits: more than the page shows, and half the way."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def figures_json(summary: Summary) -> dict[str, Any]:
@@ -97,6 +129,8 @@ class Trace:
         self._seq = 0
         self._sent = 0
         self._rounds: list[dict[str, Any]] = []
+        self._laws: list[tuple[int, list[Any]]] = []  # by round; large, so each is sent once, and all at the end
+        self._laws_sent = 0
         self._telemetry = Telemetry()
         self._recent: deque[Summary] = deque(maxlen=RECENT_ROUNDS)
         self._prefilled: dict[str, Any] | None = None
@@ -119,6 +153,8 @@ class Trace:
             self._prefilled = {**(self._prefilled or {}), **changed}
         elif isinstance(event, DecodeRound):
             self._rounds.append(round_json(event))
+            if event.inspection is not None:
+                self._laws.append((event.index, laws_json(event.inspection)))
             self._recent.append(summarise(event))
         else:
             self._waiting = ""
@@ -134,6 +170,8 @@ class Trace:
         self._seq += 1
         first = 0 if self.finished else max(0, self._sent - OVERLAP_ROUNDS)
         self._sent = len(self._rounds)
+        laws = self._laws if self.finished else self._laws[self._laws_sent :]
+        self._laws_sent = len(self._laws)
         body = {
             "kind": "answer",
             "answer": self.answer,
@@ -142,6 +180,7 @@ class Trace:
             "waiting": self._waiting,
             "prefilled": self._prefilled,
             "rounds": self._rounds[first:],
+            "laws": laws,
             "total": len(self._rounds),
             "figures": figures_json(self._telemetry.summary()),
             "recent": figures_json(merge(self._recent)),

@@ -15,6 +15,21 @@ GoesOn = Callable[[Sequence[float]], bool]  # of c_1 … c_k: whether x_k may st
 
 
 @dataclass(frozen=True, slots=True)
+class DraftLogits:
+    """What one draft's law was made from, kept for who asked to see it.
+
+    Attributes:
+        logits: [K] of the candidates.
+        total: log Σ exp of all logits, where they are more than the candidates'; None: of the candidates'.
+        base: [K] the same without the sequential head's bias; None without such a head.
+    """
+
+    logits: torch.Tensor
+    total: torch.Tensor | None
+    base: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
 class DraftBlock:
     """n ≤ γ drafted tokens with the very laws they were drawn from.
 
@@ -26,6 +41,7 @@ class DraftBlock:
         shown_probs: p_d(x_k) for the screen: of the drawn law, or at temperature 1 under greedy decoding.
         raw_confidences: the head's own, where ``confidences`` are calibrated; else None.
         stopped_at: c_{n+1}, where it made drafting stop before x_{n+1} was drawn; else None.
+        kept: of each draft, what its law was made from, where that was asked for and there are logits; else empty.
     """
 
     token_ids: tuple[int, ...]
@@ -35,6 +51,7 @@ class DraftBlock:
     shown_probs: tuple[float, ...]
     raw_confidences: tuple[float, ...] | None = None
     stopped_at: float | None = None
+    kept: tuple[DraftLogits, ...] = ()
 
     @property
     def known_confidences(self) -> tuple[float, ...] | None:
@@ -68,7 +85,9 @@ class DrafterState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DraftAsk:
-    """What one request asks of its drafter in a round: the arguments of `DrafterState.draft`."""
+    """What one request asks of its drafter in a round: the arguments of `DrafterState.draft`, and whether the block
+    is to keep the logits behind its laws (`DraftBlock.kept`).
+    """
 
     state: DrafterState
     anchor: int
@@ -76,6 +95,7 @@ class DraftAsk:
     sampling: SamplingParams
     dice: Dice
     goes_on: GoesOn | None = None
+    inspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)

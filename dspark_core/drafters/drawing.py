@@ -10,7 +10,7 @@ from functools import cached_property
 
 import torch
 
-from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, DraftLogits
 from dspark_core.errors import NumericsError
 from dspark_core.params import SamplingParams
 from dspark_core.penalties import biased
@@ -40,6 +40,7 @@ class Drawing:
         self._shown: list[float] = []
         self._ids: list[torch.Tensor] = []
         self._laws: list[torch.Tensor] = []
+        self._kept: list[DraftLogits] = []
         self._stopped_at: float | None = None
 
     @cached_property
@@ -73,6 +74,10 @@ class Drawing:
         self._ids.append(candidate_ids)
         self._laws.append(probs)
 
+    def keep(self, logits: DraftLogits) -> None:
+        """What the law of x_k, drawn next, is made from."""
+        self._kept.append(logits)
+
     def outcome(self, *, has_confidence: bool = True) -> DraftBlock | Exception:
         """The block as far as it was drawn, or the failure."""
         if self.failure is not None:
@@ -86,6 +91,7 @@ class Drawing:
             shown_probs=tuple(self._shown),
             raw_confidences=tuple(self._raw) if has_confidence and self.temperatures is not None else None,
             stopped_at=self._stopped_at,
+            kept=tuple(self._kept),
         )
 
 
@@ -114,7 +120,11 @@ def with_bias(
 
 
 def draw_next(
-    drawings: Sequence[Drawing], logits: torch.Tensor, candidate_ids: torch.Tensor, totals: torch.Tensor | None = None
+    drawings: Sequence[Drawing],
+    logits: torch.Tensor,
+    candidate_ids: torch.Tensor,
+    totals: torch.Tensor | None = None,
+    base: torch.Tensor | None = None,
 ) -> None:
     """Draw the next token of every request by its own law and dice, the laws of like requests in one go.
 
@@ -123,7 +133,12 @@ def draw_next(
         logits: [A, K] of the candidates.
         candidate_ids: [A, K].
         totals: log Σ exp [A] of all logits, to show probabilities by under greedy decoding; None: of the candidates.
+        base: [A, K] the logits without the sequential head's bias, for who asked to see them; None without such a head.
     """
+    for row, drawing in enumerate(drawings):
+        if drawing.ask.inspect:
+            total = None if totals is None else totals[row]
+            drawing.keep(DraftLogits(logits[row], total, None if base is None else base[row]))
     if len(drawings) == 1:
         _draw_alike(drawings, logits, candidate_ids, totals)
         return

@@ -75,11 +75,11 @@ class SequentialStage:
                 state = None if state is None else state[staying]
             logits = head.at(at, [firsts[i] + drawings[i].count for i in running])
             logits, places = with_bias(logits, active, self._vocabulary).topk(self._candidates)
-            logits, places = logits.float().cpu(), places.cpu()
+            logits, places, base = logits.float().cpu(), places.cpu(), None
             if self._markov is not None and rows is not None:
                 bias, state = self._markov.bias([drawing.previous for drawing in active], rows[at], state, places)
-                logits = logits + bias
-            draw_next(active, logits, places if self._ids is None else self._ids[places])
+                base, logits = logits, logits + bias
+            draw_next(active, logits, places if self._ids is None else self._ids[places], base=base)
         return [drawing.outcome(has_confidence=self._confidence is not None) for drawing in drawings]
 
     def _judge(self, drawing: Drawing, k: int, row: int, scores: Sequence[float] | None) -> bool:

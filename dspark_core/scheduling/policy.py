@@ -111,11 +111,15 @@ def load_for(schedule: ScheduleParams, load: LoadSample) -> LoadSample:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A verification length ℓ and why it was chosen, for the screen; ``signal`` is the load that decided, if any."""
+    """A verification length ℓ and why it was chosen, for the screen; ``signal`` is the load that decided, if any.
+
+    ``throughputs`` are the Θ that were weighed, if any: see `events.Inspection`.
+    """
 
     verify_len: int
     reason: str
     signal: LoadReading | None = None
+    throughputs: tuple[float, ...] = ()
 
 
 def without_drafts(view: DraftView) -> Plan | None:

@@ -28,24 +28,28 @@ class PrefixPolicy:
         """One ℓ a view. Raises ParameterError without a step curve, or when a drafter gives no confidences."""
         joint = JointPass.of_drafts(self.name, views, around)
         lengths, best = list(joint.lower), joint.throughput
+        weighed = [[best] for _ in views]
         stopped = ""
         for request, throughput in joint.growing():
+            weighed[request].append(throughput)
             if not throughput > best:
                 stopped = f"Θ {per_second(best)} → {per_second(throughput)}"
                 break
             lengths[request] += 1
             best = throughput
-        return [_plan_one(view, length, best, stopped) for view, length in zip(views, lengths, strict=True)]
+        chosen = zip(views, lengths, weighed, strict=True)
+        return [_plan_one(view, length, best, stopped, tuple(looked_at)) for view, length, looked_at in chosen]
 
     def goes_on(self, confidences: Sequence[float], schedule: ScheduleParams, around: RoundView) -> bool:  # noqa: ARG002
         """Up to L_max: what the other requests draft is not known yet."""
         return len(confidences) <= schedule.l_max
 
 
-def _plan_one(view: DraftView, length: int, best: float, stopped: str) -> Plan:
+def _plan_one(view: DraftView, length: int, best: float, stopped: str, weighed: tuple[float, ...]) -> Plan:
     nothing = without_drafts(view)
     if nothing is not None:
         return nothing
     if length == view.upper:
-        return Plan(length, f"Θ {per_second(best)} with {view.upper_reason}")
-    return Plan(length, f"stopped at {length}: {stopped} (next a_{length + 1} {view.survivals[length]:.2f})")
+        return Plan(length, f"Θ {per_second(best)} with {view.upper_reason}", throughputs=weighed)
+    reason = f"stopped at {length}: {stopped} (next a_{length + 1} {view.survivals[length]:.2f})"
+    return Plan(length, reason, throughputs=weighed)

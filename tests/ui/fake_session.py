@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.events import (
+    Candidate,
     CommittedToken,
     DecodeRound,
     DraftToken,
     Fate,
     Finished,
+    Inspection,
     LoadSample,
     NextToken,
     Prefilled,
@@ -234,8 +236,33 @@ class FakeGeneration:
             schedule.band_low,
             schedule.band_high,
             load.reading(schedule.load_signal) if schedule.policy == "banded" else None,
+            inspection=self._inspection(draft, own, length) if self.request.inspect else None,
         )
         return event, position + len(committed)
+
+    def _inspection(self, draft, own, length):
+        """Each drafted token among three others; Θ rises to the length that was chosen and falls behind it."""
+
+        def beside(first, target, residual=None):
+            others = [
+                Candidate(200 + n, self._word(n), 0.2 / (n + 1), 0.1 / (n + 1), target and 0.2 / (n + 2), residual)
+                for n in range(3)
+            ]
+            return (first, *others)
+
+        candidates = []
+        for token in draft:
+            rejected = token.fate is Fate.REJECTED
+            first = Candidate(
+                token.id, token.text, 0.05, token.draft_prob, token.target_prob, 0.0 if rejected else None
+            )
+            row = beside(first, token.target_prob, 0.1 if rejected else None)
+            if rejected:
+                row += (Candidate(own.id, own.text, 0.01, 0.02, 0.6, 0.7),)
+            candidates.append(row)
+        bonus = (Candidate(own.id, own.text, None, None, 0.8, None),) if own.kind == "bonus" else ()
+        throughputs = tuple(30.0 + 2 * n for n in range(length + 1)) + ((28.0 + 2 * length,) if draft[length:] else ())
+        return Inspection(tuple(candidates), bonus, throughputs, None, self.request.sampling.temperature)
 
     @staticmethod
     def _banded(schedule, confidences, upper, load):

@@ -25,6 +25,7 @@ CONTROLS = {
     "beyond_cut": True, "band_low": 0.6, "band_high": 0.9, "load_signal": "occupancy", "simulated_load": 0.5,
     "temperature": 0, "top_p": 1, "max_tokens": 60, "seed": "",
     "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0,
+    "inspect": True,
 }  # fmt: skip
 
 
@@ -96,6 +97,7 @@ def test_an_answer_streams_and_ends_with_its_history(desk):
         ({"frequency_penalty": "x"}, "The frequency penalty is 'x'"),
         ({"seed": "x"}, "seed"),
         ({"system": {"a": 1}}, "system prompt"),
+        ({"inspect": "yes"}, "Collect the laws"),
     ],
 )
 def test_bad_input_is_answered_with_a_clear_word_and_the_engine_stays_idle(desk, sent, words):

@@ -99,3 +99,13 @@ def test_a_round_carries_its_bands_and_the_load_that_its_policy_judged_by():
     assert part["load"][-4:] == [12.5, 0.25, 0.75, 0.4]
     unheeding = messages_of(events_of())[-1]["rounds"]
     assert {part["signal"] for part in unheeding} == {None}
+
+
+def test_laws_are_sent_once_and_all_at_the_end():
+    rounds = [decode_round("ar", index=index) for index in range(4)]
+    messages = messages_of([prefilled(), *rounds, finished()], every=2)
+    assert [[index for index, _ in message["laws"]] for message in messages] == [[], [0, 1], [2, 3], [0, 1, 2, 3]]
+    candidates, bonus, throughputs, stopped_at, temperature = messages[-1]["laws"][0][1]
+    assert candidates == [[[10, "t0", 0.1, 0.5, 0.4, None]], [[11, "t1", 0.1, 0.5, 0.4, None]]]
+    assert (bonus, throughputs, stopped_at, temperature) == ([], [30, 31.5], 0.2, 0.7)
+    assert {tuple(message["laws"]) for message in messages_of(events_of())} == {()}

@@ -5,6 +5,7 @@ import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
 import { mountNotice, mountSchedule } from "./notice.js";
 import { mountRibbon } from "./ribbon.js";
+import { mountRounds } from "./rounds.js";
 import { Store } from "./store.js";
 import { mountTable } from "./table.js";
 import { watchTips } from "./tip.js";
@@ -14,6 +15,7 @@ const mounts = {
   header: mountHeader,
   headline: mountHeadline,
   ribbon: mountRibbon,
+  rounds: mountRounds,
   table: mountTable,
   charts: mountCharts,
   notice: mountNotice,

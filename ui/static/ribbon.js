@@ -1,5 +1,7 @@
 // The token ribbon: one line a round, appended once and never drawn again; the tooltip is made on demand.
 import { markOf } from "./fates.js";
+import { openTab } from "./tabs.js";
+import { nameOf } from "./terms.js";
 import { hideTip, showTip } from "./tip.js";
 import { fixed, make, spoken, stickToEnd, visible } from "./text.js";
 
@@ -14,7 +16,7 @@ const EXPLAIN = {
   bonus: "the target's own token, all verified drafts were accepted",
 };
 
-function tokenNode(token, roundIndex, position) {
+export function tokenNode(token, roundIndex, position) {
   const node = make("span", "ds-tok");
   node.dataset.fate = token.fate;
   node.dataset.at = `${roundIndex}.${position}`;
@@ -41,7 +43,12 @@ function roundNode(round) {
   line.setAttribute("role", "group");
   line.setAttribute("aria-label", `Round ${round.index + 1}: ${roundWords(round)}. ${round.reason}`);
   const head = make("span", "ds-rhead");
-  head.append(make("b", "", String(round.index + 1)));
+  const open = make("button", "ds-open", String(round.index + 1));
+  open.type = "button";
+  open.tabIndex = -1; // the keyboard opens a round by Enter on one of its tokens
+  open.title = "Show this round in detail";
+  open.setAttribute("aria-label", `Round ${round.index + 1} in detail`);
+  head.append(open);
   head.append(make("span", "", round.draft.length ? `ℓ ${round.verifyLen}` : "plain"));
   if (round.draft.length) head.append(make("span", "ds-racc", `${round.accepted} ✓`));
   const tokens = make("span", "ds-toks");
@@ -63,13 +70,13 @@ function describe(token, round, position) {
   const rows = [["token", `${spoken(token.text)}, id ${token.id}`]];
   if (own) return rows;
   rows.push(
-    ["confidence c", fixed(token.confidence)],
-    ["survival a", fixed(token.survival)],
-    ["draft probability", fixed(token.draftProb, 3)],
-    ["target probability", token.targetProb === null ? "not verified" : fixed(token.targetProb, 3)],
-    ["acceptance probability", token.acceptProb === null ? "not verified" : fixed(token.acceptProb, 3)],
+    [nameOf("calibrated"), fixed(token.confidence)],
+    [nameOf("survival"), fixed(token.survival)],
+    [nameOf("draftProb"), fixed(token.draftProb, 3)],
+    [nameOf("targetProb"), token.targetProb === null ? "not verified" : fixed(token.targetProb, 3)],
+    [nameOf("acceptProb"), token.acceptProb === null ? "not verified" : fixed(token.acceptProb, 3)],
   );
-  if (token.uniform !== null) rows.push(["uniform drawn", fixed(token.uniform, 3)]);
+  if (token.uniform !== null) rows.push([nameOf("uniform"), fixed(token.uniform, 3)]);
   return rows;
 }
 
@@ -146,10 +153,28 @@ export function mountRibbon(root, store) {
     requestAnimationFrame(() => document.activeElement === node && explain(node)); // after the scroll that focus causes
   });
   ribbon.addEventListener("focusout", () => hideTip());
-  ribbon.addEventListener("click", (event) => event.target.closest(".ds-tok")?.focus());
+  const openRound = (round, position = null) => {
+    hideTip();
+    store.choose(round, position);
+    openTab("Rounds");
+  };
+
+  ribbon.addEventListener("click", (event) => {
+    const round = event.target.closest(".ds-open")?.closest(".ds-round").dataset.round;
+    if (round !== undefined) return openRound(Number(round));
+    event.target.closest(".ds-tok")?.focus();
+  });
+  ribbon.addEventListener("dblclick", (event) => {
+    const found = event.target.closest(".ds-tok") && find(event.target.closest(".ds-tok"));
+    if (found) openRound(found.round.index, found.position);
+  });
   ribbon.addEventListener("keydown", (event) => {
     const node = event.target.closest(".ds-tok");
     if (!node) return;
+    if (event.key === "Enter") {
+      const found = find(node);
+      return found && openRound(found.round.index, found.position);
+    }
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const jump = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const edge = { Home: 0, End: -1 }[event.key];

@@ -3,8 +3,8 @@
 const roundOf = (raw) => ({
   index: raw.i,
   anchor: raw.anchor,
-  draft: raw.draft.map(([id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform]) => ({
-    id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform,
+  draft: raw.draft.map(([id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform, rawConfidence]) => ({
+    id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform, rawConfidence,
   })),
   verifyLen: raw.len,
   reason: raw.why,
@@ -21,6 +21,12 @@ const roundOf = (raw) => ({
   bandHigh: raw.sched[6],
   signal: raw.signal && { name: raw.signal[0], value: raw.signal[1], source: raw.signal[2], note: raw.signal[3] },
   load: loadOf(raw.load),
+});
+
+const candidatesOf = (list) => list.map(([id, text, base, draft, target, residual]) => ({ id, text, base, draft, target, residual }));
+
+const lawsOf = ([candidates, bonus, throughputs, stoppedAt, temperature]) => ({
+  candidates: candidates.map(candidatesOf), bonus: candidatesOf(bonus), throughputs, stoppedAt, temperature, greedy: temperature === 0,
 });
 
 export const loadOf = ([source, kind, utilisation, memoryUsed, memoryTotal, power, note, energy, occupancy, engineBusy, simulated]) => ({
@@ -47,7 +53,9 @@ export class Store {
 
   forget() {
     this.answer = null;
+    this.chosen = null; // the round and position in detail; null follows the newest
     this.rounds = [];
+    this.laws = []; // what decided in each round, where it was collected
     this.holes = false;
     this.epoch = (this.epoch ?? 0) + 1; // panels start over when it changes
     this.figures = null;
@@ -64,6 +72,18 @@ export class Store {
   close() {
     if (this.answer !== null) this.closed.add(this.answer);
     this.forget();
+  }
+
+  // What the tab Rounds shows.
+  get shown() {
+    const { rounds, laws, prefilled, epoch } = this;
+    const from = prefilled ? `the latest answer: ${prefilled.drafter}, seed ${prefilled.seed}` : "";
+    return { rounds, laws, epoch, from };
+  }
+
+  choose(round, position = null) {
+    this.chosen = round === null ? null : { round, position };
+    this.changed();
   }
 
   listen(draw) {
@@ -104,6 +124,7 @@ export class Store {
       }
       this.rounds[raw.i] = roundOf(raw);
     }
+    for (const [index, laws] of message.laws) this.laws[index] ??= lawsOf(laws);
     this.prefilled = message.prefilled;
     this.waiting = message.waiting;
     this.figures = message.figures;
