@@ -214,9 +214,15 @@ def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, 
 def _show(report: Mapping[str, Any], options: argparse.Namespace) -> None:
     from dspark_core.evaluate.tables import tables
 
-    if not options.json:
-        write_text(sys.stdout, tables(report) + "\n")
-    write_text(sys.stdout, json.dumps(report, allow_nan=False) + "\n")
+    try:
+        if not options.json:
+            write_text(sys.stdout, tables(report) + "\n")
+        write_text(sys.stdout, json.dumps(report, allow_nan=False) + "\n")
+    finally:  # a reader that went away must not cost the files
+        _write(report, options)
+
+
+def _write(report: Mapping[str, Any], options: argparse.Namespace) -> None:
     if options.plots:
         from dspark_core.evaluate.charts import charts
         from dspark_core.evaluate.page import write_page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,9 +111,11 @@ def run(options: argparse.Namespace) -> int:
     finally:
         bar.close()
     report = results(job.lanes, measured) | head
-    outputs.show(report, json_alone=options.json)
-    if options.out:
-        outputs.write(report, measured, options.out)
+    try:
+        outputs.show(report, json_alone=options.json)
+    finally:  # a reader that went away must not cost the files
+        if options.out:
+            outputs.write(report, measured, options.out)
     if measured.interrupted:
         tell("dspark: interrupted; the figures are of what was finished.\n")
         return INTERRUPTED
@@ -124,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _users(options: argparse.Namespace) -> list[int]:
     words = [word.strip() for word in options.users.split(",") if word.strip()]
-    if not words or not all(word.isascii() and word.isdecimal() and int(word) for word in words):
+    if not words or not all(re.fullmatch("0*[1-9][0-9]{0,8}", word) for word in words):
         raise ParameterError(
             f"users is {shown(options.users)}; it must be whole numbers from 1 on, with commas between: 1,2,4."
         )

@@ -77,5 +77,7 @@ def _with_number(name: str, schedule: ScheduleParams, number: str) -> SchedulePa
     except ValueError as error:
         if isinstance(error, ParameterError):
             raise
-        raise ParameterError(f"There is no lane named {shown(name)}: {number!r} is no number. {_WAY_OUT}") from None
+        raise ParameterError(
+            f"There is no lane named {shown(name)}: {shown(number)} is no number. {_WAY_OUT}"
+        ) from None
     return replace(schedule, l_min=max(0, min(schedule.l_min, length)), l_max=length)

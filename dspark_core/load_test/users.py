@@ -8,6 +8,7 @@ the list empty go on from its beginning: so that the others are never alone.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -122,8 +123,9 @@ class Users:
     def _stop(self) -> None:
         for generation in self._running.values():
             generation.cancel()
-        while self._running:
-            self._leave(self._ended.get())
+        for asked in list(self._running):  # not by `_ended`: a Ctrl-C may have lost one that was taken out of it
+            asked.over.wait()
+            self._leave(asked)
 
     def _leave(self, asked: _Asked) -> None:
         del self._running[asked]
@@ -141,6 +143,7 @@ class _Asked:
         self._ended = ended
         self._submitted_s = time.perf_counter()
         self._ended_s: float | None = None
+        self.over = threading.Event()
 
     def hear(self, event: Event) -> None:
         """Note an event of the engine."""
@@ -150,6 +153,7 @@ class _Asked:
         if isinstance(event, Finished):
             self._ended_s = None if event.finish_reason in ("cancelled", "error") else now
             self.failure = event.detail if event.finish_reason == "error" else ""
+            self.over.set()
             self._ended.put(self)
 
     def trace(self) -> AnswerTrace:

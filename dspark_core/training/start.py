@@ -161,7 +161,11 @@ def _of_lower_rank(weights: Mapping[str, Tensor], rank: int) -> dict[str, Tensor
     _, right1 = torch.linalg.qr(w1[drafted])
     basis2, right2 = torch.linalg.qr(w2[drafted])
     _, strengths, directions = torch.linalg.svd(right1 @ right2.T)
-    strengths, directions = strengths[:rank], directions[:rank].T
+    if not strengths[0] > 0:  # scores of 0 have no directions
+        return {}
+    # Scores of a lower rank have fewer directions than are asked for: what stands for the others must not be infinite.
+    strengths = strengths[:rank].clamp(min=float(torch.finfo(torch.float32).eps * strengths[0]))
+    directions = directions[:rank].T
     # W1·(R2ᵀ·V / s) has orthonormal columns over the drafted tokens; W1 keeps the size that it had.
     turn = right2.T @ directions / strengths
     size = w1.square().mean().sqrt() / (w1 @ turn).square().mean().sqrt()

@@ -142,6 +142,20 @@ def test_the_command_draws_each_chart_and_a_page(tmp_path, monkeypatch, capsys):
     assert "evaluation.html" in capsys.readouterr().err
 
 
+def test_a_reader_that_went_away_does_not_cost_the_charts(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("dspark_core.loading.open_session", _toy())
+    monkeypatch.setattr("sys.stdout.write", gone)
+    monkeypatch.setattr("dspark_core.cli._discard", lambda _: None)
+    words = ["--limit", "1", "--max-new-tokens", "4", "--set", "chat", "--json", "--plots", str(tmp_path)]
+    assert main(["evaluate", *words]) == 141
+    assert (tmp_path / "evaluation.html").exists()
+
+
 def _toy():
     from tests.toy_session import open_session
 

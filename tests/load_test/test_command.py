@@ -83,6 +83,19 @@ def test_report_rows_and_charts_are_written(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("opened")
+def test_a_reader_that_went_away_does_not_cost_the_files(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout.write", gone)
+    monkeypatch.setattr("dspark_core.cli._discard", lambda _: None)
+    assert main([*QUICK, "--users", "1", "--lanes", "plain", "--json", "--out", str(tmp_path)]) == 141
+    assert {"load.json", "answers.csv", "load.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.usefixtures("opened")
 def test_the_lane_that_goes_first_changes(monkeypatch, capsys):
     order = []
     run = Users.run
@@ -136,6 +149,8 @@ def test_an_interruption_before_the_first_figure_is_only_told(monkeypatch, capsy
     ("words", "message"),
     [
         (["--users", "0"], "users is '0'"),
+        (["--users", "9" * 5000], "users is '999"),
+        (["--lanes", "fixed@" + "9" * 5000], "is no number"),
         (["--users", "two"], "users is 'two'"),
         (["--users", ","], "users is ','"),
         (["--users", "1,1000", "--lanes", "plain"], "1000 users are asked for; this engine runs"),

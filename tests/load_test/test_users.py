@@ -110,6 +110,19 @@ def test_an_interruption_leaves_nobody_behind(session, monkeypatch):
     assert session.engine.num_active == 0
 
 
+def test_an_interruption_at_the_moment_an_answer_has_ended_leaves_nobody_waiting_for_it(session, monkeypatch):
+    def interrupted(self, asked):
+        if not asked.over.is_set() or not interruptions:
+            return leave(self, asked)
+        raise interruptions.pop()
+
+    leave, interruptions = Users._leave, [KeyboardInterrupt()]
+    monkeypatch.setattr(Users, "_leave", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ask(session, "fixed", users=3, answers=3)
+    assert session.engine.num_active == 0
+
+
 def test_a_lane_is_a_policy_with_or_without_drafter_and_number():
     plain = lane_named("plain", "dspark", SCHEDULE)
     assert (plain.drafter, plain.schedule.l_max) == ("none", 0)

@@ -87,3 +87,19 @@ def test_a_higher_rank_and_a_head_that_learnt_nothing_begin_anew(rank, drafted):
         first.markov_head.markov_w2.weight.zero_()
     anew = take_weights(second, first)
     assert {"markov_head.markov_w1.weight", "markov_head.markov_w2.weight"} <= set(anew)
+
+
+@pytest.mark.parametrize("flat", ["markov_w1", "markov_w2"])
+def test_tables_that_tell_tokens_apart_in_fewer_directions_than_are_asked_for_give_finite_numbers(flat):
+    first, second = earlier(), tiny_drafter(1, markov_rank=3)
+    getattr(first.markov_head, flat).weight.copy_(torch.ones_like(getattr(first.markov_head, flat).weight))
+    assert take_weights(second, first) == []
+    assert all(bool(value.isfinite().all()) for value in second.state_dict().values())
+    wanted = scores(first)[:, DRAFTED][DRAFTED]
+    torch.testing.assert_close(scores(second)[:, DRAFTED][DRAFTED], wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_tables_whose_scores_are_all_zero_begin_anew():
+    first, second = earlier(), tiny_drafter(1, markov_rank=3)
+    first.markov_head.markov_w1.weight.zero_()
+    assert "markov_head.markov_w1.weight" in take_weights(second, first)
