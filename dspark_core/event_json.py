@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 from dspark_core.events import DecodeRound, DrafterChanged, Event, Finished, Prefilled, Waiting, to_json
 from dspark_core.typed_json import decode
 
@@ -34,7 +34,7 @@ def from_line(line: str | bytes) -> Event:
         raise ParameterError(f"it is not JSON ({error}).") from error
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise ParameterError(f"its type is {kind!r}, not one of {', '.join(_KINDS)}.")
+        raise ParameterError(f"its type is {shown(kind)}, not one of {', '.join(_KINDS)}.")
     event: Event = decode(_KINDS[kind], data, kind)
     if isinstance(event, DecodeRound) and not 0 <= event.num_accepted <= event.verify_len <= len(event.draft):
         raise ParameterError(

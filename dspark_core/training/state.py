@@ -61,7 +61,10 @@ def read_state(file: Path, trained: Trained, device: torch.device) -> Position:
     trained.drafter.load_state_dict(state["drafter"])
     states = fields.section("optimizers")
     if states.keys() != trained.optimizers.keys():
-        raise fields.refusal("optimizers", f"must be those of {', '.join(trained.optimizers)}")
+        raise CheckpointError(
+            f"{file} holds the optimizers {shown(', '.join(map(str, states)))}; this run has "
+            f"{', '.join(trained.optimizers)}: it is of another number of workers or an earlier version. {_WAY_OUT}"
+        )
     for name, optimizer in trained.optimizers.items():
         _fill(file, name, optimizer, states[name])
     return position
@@ -100,13 +103,16 @@ def _check_weights(file: Path, found: Mapping[str, Any], drafter: nn.Module) -> 
 
 
 def _fill(file: Path, name: str, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Moments and step counts come from the file; rates, decay and the rest are the run's own."""
     moments = ("momentum_buffer",) if isinstance(optimizer, torch.optim.Muon) else ("exp_avg", "exp_avg_sq")
+    groups = optimizer.state_dict()["param_groups"]
     try:
-        optimizer.load_state_dict(state)
-        fits = all(
-            value[moment].shape == parameter.shape and bool(torch.isfinite(value[moment]).all())
+        same = [group["params"] for group in state["param_groups"]] == [group["params"] for group in groups]
+        optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+        fits = same and all(
+            all(value[moment].shape == parameter.shape for moment in moments)
+            and all(bool(torch.isfinite(torch.as_tensor(number)).all()) for number in value.values())
             for parameter, value in optimizer.state.items()
-            for moment in moments
         )
     except Exception as error:  # torch looks at the parts as it comes to them
         raise CheckpointError(f"{file}: its optimizer state {name!r} cannot be read ({error!r}). {_WAY_OUT}") from error

@@ -266,3 +266,39 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path, cache):
         run.run()
     with pytest.raises(ResourceError, match=r"log\.jsonl cannot be read"):
         tiny_trainer(tmp_path, cache, tiny_settings())
+
+
+def after_a_step(folder, cache):
+    """The state of a run after its first step, and the settings' changes that it was made with."""
+    changes = {"stage1_anchors": 0, "stage2_anchors": 8}
+    run = tiny_trainer(folder, cache, tiny_settings(**changes))
+    run._one_step()
+    run.save()
+    return torch.load(folder / "state.pt", weights_only=True), changes
+
+
+def test_rates_and_decay_are_the_runs_own_whatever_the_file_says(tmp_path, cache):
+    state, changes = after_a_step(tmp_path, cache)
+    for name, optimizer in state["optimizers"].items():
+        for group in optimizer["param_groups"]:
+            group.update({"momentum": NAN, "ns_steps": -1} if name.startswith("matrices") else {"betas": "none"})
+    torch.save(state, tmp_path / "state.pt")
+    fresh = tiny_trainer(tmp_path / "new", cache, tiny_settings(**changes))
+    taken = tiny_trainer(tmp_path, cache, tiny_settings(**changes))
+    for name, optimizer in taken.optimizers.named.items():
+        own = fresh.optimizers.named[name]
+        assert optimizer.state_dict()["param_groups"] == own.state_dict()["param_groups"]
+        assert len(optimizer.state) == len(state["optimizers"][name]["state"]) > 0
+
+
+def test_a_count_of_steps_that_is_no_number_is_told(tmp_path, cache):
+    state, changes = after_a_step(tmp_path, cache)
+    next(iter(state["optimizers"]["others"]["state"].values()))["step"] = torch.tensor(NAN)
+    torch.save(state, tmp_path / "state.pt")
+    refused(tmp_path, cache, "'others' does not fit this drafter", **changes)
+
+
+def test_the_state_of_other_optimizers_is_told_by_their_names_alone(tmp_path, cache, state):
+    state["optimizers"]["network"] = state["optimizers"].pop("matrices 0")
+    torch.save(state, tmp_path / "state.pt")
+    refused(tmp_path, cache, "holds the optimizers '[^{]*network'; this run has matrices 0, [^{]*earlier version")
