@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dspark_core.catalog import find_model
@@ -42,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", default=None, help="system prompt (default: the model's own)")
     parser.add_argument("--json", action="store_true", help="one JSON event a line instead of text")
     parser.add_argument(
+        "--inspect",
+        action="store_true",
+        help="with --json: each round also tells the laws that decided, by their most likely tokens",
+    )
+    parser.add_argument(
         "--drafter",
         default=None,
         help="one that --draft-model loads, by its kind (dspark, dspark-rnn, dspark-conv, dspark-gated, dflash, lm) "
@@ -59,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
     sampling, schedule = sampling_from(options, tuple(options.stop)), schedule_from(options)
     if options.drafter is not None:
         _check_drafter(options)
+    if options.inspect and not options.json:
+        raise ParameterError(
+            "--inspect adds to the events, and the text does not show them. Add --json, or leave it out."
+        )
     messages = _messages(options)
     from dspark_core.loading import open_session  # torch is slow to import: first the checks that need none
 
@@ -73,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         drafter = options.drafter or session.default_drafter
         if not options.drafter and drafter == "none":
             tell(f"dspark: no drafter for {session.info.model} here, so this is plain decoding.\n")
-        request = session.request(messages, sampling, schedule, drafter)
+        request = replace(session.request(messages, sampling, schedule, drafter), inspect=options.inspect)
         with session.engine.submit(request) as generation:
             return _show(generation, as_json=options.json)
     finally:

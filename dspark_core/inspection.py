@@ -89,10 +89,10 @@ class _Cut:
         self._ids, self._probs = ids, probs
 
     def top(self) -> list[int]:
-        return [int(self._ids[place]) for place in _likeliest(self._probs)]
+        return [int(token_id) for token_id in self._ids[torch.tensor(_likeliest(self._probs))].tolist()]
 
-    def of(self, wanted: Sequence[int]) -> list[float]:
-        hits = self._ids[None, :] == torch.tensor(wanted)[:, None]
+    def of(self, wanted: torch.Tensor) -> list[float]:
+        hits = self._ids[None, :] == wanted[:, None]
         return [float(p) for p in (hits * self._probs).sum(-1).tolist()]
 
 
@@ -108,13 +108,14 @@ class _Laws:
     def candidates(self, named: Sequence[int], tokenizer: TokenText) -> tuple[Candidate, ...]:
         """The ``named`` tokens, then the most likely of each law, each once."""
         ids = list(dict.fromkeys([*named, *self._tops()]))
+        wanted = torch.tensor(ids)  # indexing by a list is slow
         columns = [
             [None] * len(ids) if values is None else values
             for values in (
-                None if self.base is None else self.base.of(ids),
-                None if self.draft is None else self.draft.of(ids),
-                None if self.target is None else self.target[ids].tolist(),
-                None if self.residual is None else self.residual[ids].tolist(),
+                None if self.base is None else self.base.of(wanted),
+                None if self.draft is None else self.draft.of(wanted),
+                None if self.target is None else self.target[wanted].tolist(),
+                None if self.residual is None else self.residual[wanted].tolist(),
             )
         ]
         rows = zip(ids, *columns, strict=True)

@@ -55,6 +55,19 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
     assert opened[0].closed
 
 
+def test_inspected_rounds_tell_their_laws_and_only_as_events(opened, capsys):
+    told = {}
+    for words in ((), ("--inspect",)):
+        assert main([*INFER, "--json", "--max-new-tokens", "40", *words]) == 0
+        rounds = [from_line(line) for line in capsys.readouterr().out.splitlines()[1:-1]]
+        told[words] = [(r.inspection is not None, r.committed) for r in rounds]
+    assert {inspected for inspected, _ in told[()]} == {False}
+    assert told[("--inspect",)] == [(True, committed) for _, committed in told[()]]
+    assert main([*INFER, "--inspect"]) == 2
+    assert "Add --json" in capsys.readouterr().err
+    assert len(opened) == 2
+
+
 def test_every_option_reaches_the_request(opened, capsys):
     words = "--policy fixed --l-min 1 --l-max 3 --threshold 0.5 --temperature 0.7 --top-k 4 --top-p 0.9 --seed 5"
     more = ["--max-new-tokens", "7", "--stop", "END", "--stop", "\n\n", "--system", "be brief", "--drafter", "dflash"]
