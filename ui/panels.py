@@ -34,10 +34,14 @@ def panel(name: str, *, elem_id: str) -> gr.HTML:
 
 
 def feed(name: str) -> gr.HTML:
-    """An invisible component whose value, a JSON string, goes to the page's store."""
+    """An invisible component whose value, a JSON string, goes to the page's store.
+
+    So does the value that it has when it is mounted: a message may be quicker than the mounting, and is not sent again.
+    """
+    tell = "page.inbox.push(['feed', props.value])"
     return gr.HTML(
         html_template="",
-        js_on_load=f"{_INBOX} watch('value', () => page.inbox.push(['feed', props.value]));",
+        js_on_load=f"{_INBOX} {tell}; watch('value', () => {tell});",
         apply_default_css=False,
         elem_id=f"ds-feed-{name}",
         elem_classes=["ds-feed"],

@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import ask, set_number, shows, until
 
 pytestmark = pytest.mark.browser
-SEEN = "document.querySelector('.ds-rno').textContent.match(/\\d+/g).map(Number)"  # round, of how many
+SEEN = "(document.querySelector('.ds-rno').textContent.match(/\\d+/g) ?? []).map(Number)"  # round, of how many
 
 
 @pytest.fixture(autouse=True)
