@@ -211,7 +211,11 @@ class DecodeLoop:
         self._observe(_each(planning, self._verify_and_commit))
         timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
         _each([turn for turn in planning if turn.laws], lambda turn: turn.inspect(self.tokenizer))
-        return [None if turn.answer.failure else turn.report(self.tokenizer, timings, around.load) for turn in turns]
+        _each(
+            [turn for turn in turns if not turn.answer.failure],
+            lambda turn: turn.report(self.tokenizer, timings, around.load),
+        )
+        return [None if turn.answer.failure else turn.event for turn in turns]
 
     def load(self, answers: int) -> LoadSample:
         """The sensor's sample, with the occupancy by so many answers and the engine's busy share; from any thread."""

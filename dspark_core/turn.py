@@ -35,7 +35,7 @@ class Turn:
         anchor: x_0.
         judgement: whether it drafts.
         count: how many tokens to draft.
-        ask, drafted, block, plan, output, verdict, committed, observation: what the phases made.
+        ask, drafted, block, plan, output, verdict, committed, observation, event: what the phases made.
         target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
         laws, inspection: the target's laws, and what `inspect` made, where the request asks for it; else None.
     """
@@ -48,6 +48,7 @@ class Turn:
     verdict: Verdict
     committed: tuple[CommittedToken, ...]
     observation: Observation
+    event: DecodeRound
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -103,10 +104,10 @@ class Turn:
         inspector = Inspector(self.block, self.laws, self.answer.request.sampling, tokenizer)
         self.inspection = inspector.inspection(self.plan, own)
 
-    def report(self, tokenizer: TokenText, timings: RoundTimings, load: LoadSample) -> DecodeRound:
-        """The round's event; counts the round and its seconds in the answer."""
+    def report(self, tokenizer: TokenText, timings: RoundTimings, load: LoadSample) -> None:
+        """Make the round's event; counts the round and its seconds in the answer."""
         answer, schedule = self.answer, self.schedule
-        event = DecodeRound(
+        self.event = DecodeRound(
             index=answer.rounds,
             anchor=Token(self.anchor, tokenizer.token_text(self.anchor)),
             draft=self._draft_tokens(tokenizer),
@@ -131,7 +132,6 @@ class Turn:
         )
         answer.rounds += 1
         answer.round_s += timings.total_s
-        return event
 
     def _draft_tokens(self, tokenizer: TokenText) -> tuple[DraftToken, ...]:
         draft = []

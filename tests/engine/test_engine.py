@@ -14,6 +14,7 @@ from dspark_core.engine import Engine
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.events import DecodeRound, Finished, Prefilled
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.turn import Turn
 from tests.toy import FixedLoad, TableDrafter, ToyTarget, ToyTokenizer
 
 
@@ -262,6 +263,21 @@ def test_one_answers_own_failure_is_nobody_elses(engine, fault):
     assert [end.finish_reason for end in ends] == ["length", "length", "error"]
     assert ends[2].token_ids
     assert [end.token_ids for end in ends[:2]] == [list(engine.submit(ask(200, s)))[-1].token_ids for s in range(2)]
+
+
+def test_a_round_that_cannot_be_told_ends_its_own_answer_alone(engine, monkeypatch):
+    report = Turn.report
+
+    def faulty(turn, *args):
+        if turn.answer.request.sampling.seed == 1:
+            raise ValueError("no words for it")
+        report(turn, *args)
+
+    monkeypatch.setattr(Turn, "report", faulty)
+    with engine._wake:
+        generations = [engine.submit(ask(20, seed)) for seed in range(3)]
+    ends = [list(generation)[-1] for generation in generations]
+    assert [end.finish_reason for end in ends] == ["length", "error", "length"]
 
 
 def test_a_policy_that_a_drafter_cannot_serve_is_refused_before_and_while_it_runs(engine):
