@@ -8,11 +8,13 @@ import torch
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.events import DecodeRound
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import StepCurve
 from tests.toy import FixedLoad, TableDrafter, ToyTarget, ToyTokenizer, every_branch, target_law
 
 PROMPT, LENGTH = (0, 0), 5  # from the third round on there is room for drafts
-CURVE = StepCurve.of([1, 2, 3], [1.0, 1.6, 1.7], source="by hand")
+FREE = {"table": DraftingCurve.of([(1, 1, 1e-9)], source="by hand")}
+CURVE = StepCurve.of([1, 2, 3], [1.0, 1.65, 1.75], source="by hand").with_drafting(FREE)
 OPTIONS = {
     "T=1": {"temperature": 1.0},
     "all": {

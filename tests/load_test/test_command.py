@@ -10,6 +10,7 @@ from dspark_core.cli import main
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.engine import Engine
 from dspark_core.load_test.users import Users
+from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import StepCurve
 from tests.toy import FixedLoad
 from tests.toy_session import ToySession
@@ -24,7 +25,8 @@ class ProfiledToy(ToySession):
     def __init__(self, progress=None):
         super().__init__(progress)
         self.engine.close()
-        curve = StepCurve.of([1, 64], [0.01, 0.05], source="made up")
+        drafting = {name: DraftingCurve.of([(4, 1, 0.001)], source="made up") for name in ("dspark", "dflash")}
+        curve = StepCurve.of([1, 64], [0.01, 0.05], source="made up").with_drafting(drafting)
         self.engine = Engine(DecodeLoop(self.target, self.tokenizer, self.drafters, FixedLoad(), step_curve=curve))
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dspark_core.checkpoint import load_drafter, save_drafter
+from dspark_core.drafters.base import DraftAsk
 from dspark_core.drafters.dspark import DSparkDrafter
 from dspark_core.errors import ModelUnavailableError
 from dspark_core.modules.drafter import Drafter
@@ -87,9 +88,8 @@ def test_training_and_drafting_see_the_same_block(begun, tmp_path):
     ids = cache.tokens(sequence).tolist()
     state = running.open(20)
     state.observe(tuple(ids[:5]), cache.rows(sequence, 0, 5)[0].float())
-    context = [(layer[0, :, :5], layer[1, :, :5]) for layer in state._cache]
-    block = torch.cat((running._embed(torch.tensor([ids[5]])), running._masks))
-    found = running.model.forward_block(block, torch.arange(5, 9), context)
+    ask = DraftAsk(state, ids[5], drafter.config.block_size, SamplingParams(), SeededDice(0))
+    found = running.hidden_states([ask])
     torch.testing.assert_close(found, trained, rtol=1e-4, atol=1e-4)
 
 
