@@ -170,25 +170,27 @@ class DecodeLoop:
             if chunk := answer.unread[:room]:
                 room -= len(chunk)
                 reading.append((answer, chunk))
-        failures = self._read(reading) if reading else {}
+        if reading:
+            self._read(reading)
         seconds = self._now() - start
         for answer, _ in reading:
             answer.read_s += seconds
-        return [failures.get(id(answer)) or (None if answer.unread else answer.begin_rounds()) for answer in answers]
+        return [answer.failure or (None if answer.unread else answer.begin_rounds()) for answer in answers]
 
-    def _read(self, reading: Sequence[tuple[Answer, tuple[int, ...]]]) -> dict[int, Exception]:
-        """One pass over a chunk of each answer. Returns what failed, by the answer's `id`."""
+    def _read(self, reading: Sequence[tuple[Answer, tuple[int, ...]]]) -> None:
+        """One pass over a chunk of each answer; `failure` tells what went wrong."""
         try:
             outputs = self._forward(*zip(*reading, strict=True), want_logits=False)
         except Exception as error:  # of all that share the pass, and of nobody else
-            return {id(answer): error for answer, _ in reading}
-        failures: dict[int, Exception] = {}
-        for (answer, chunk), output in zip(reading, outputs, strict=True):
-            try:
-                answer.drafter_state.observe(chunk, self._features_for(answer, output.features))
-            except Exception as error:  # a drafter's failure is that answer's alone
-                failures[id(answer)] = error
-        return failures
+            for answer, _ in reading:
+                answer.failure = error
+            return
+        self._observe(
+            [
+                (answer, Observation(answer.drafter_state, chunk, self._features_for(answer, output.features)))
+                for (answer, chunk), output in zip(reading, outputs, strict=True)
+            ]
+        )
 
     def step(self, answers: Sequence[Answer]) -> list[DecodeRound | None]:
         """One round of every answer: draft → plan → verify → commit. Those that end have `ending` set.
@@ -208,9 +210,10 @@ class DecodeLoop:
         outputs = self._forward([turn.answer for turn in planning], [turn.inputs for turn in planning])
         for turn, output in zip(planning, outputs, strict=True):
             turn.output = output
-        self._observe(_each(planning, self._verify_and_commit))
+        verified = _each(planning, self._verify_and_commit)
+        self._observe([(turn.answer, turn.observation) for turn in verified if turn.answer.ending is None])
         timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
-        _each([turn for turn in planning if turn.laws], lambda turn: turn.inspect(self.tokenizer))
+        _each(verified, lambda turn: turn.inspect(self.tokenizer))
         _each(
             [turn for turn in turns if not turn.answer.failure],
             lambda turn: turn.report(self.tokenizer, timings, around.load),
@@ -277,9 +280,9 @@ class DecodeLoop:
     def _draft(self, turns: Sequence[Turn], around: RoundView) -> list[Turn]:
         """Draft for the whole round, all requests of a drafter together. Returns the turns that got a block."""
         asking = _each(turns, lambda turn: self._ask(turn, around))
-        for drafter, together in _by_drafter(asking):
-            outcomes = _for_each(drafter, drafter.draft_all, [turn.ask for turn in together])
-            for turn, outcome in zip(together, outcomes, strict=True):
+        for drafter, together in _by_drafter([(turn.answer, turn) for turn in asking]):
+            outcomes = _for_each(drafter, drafter.draft_all, [turn.ask for _, turn in together])
+            for (_, turn), outcome in zip(together, outcomes, strict=True):
                 turn.drafted = outcome
         return _each(asking, self._take_block)
 
@@ -351,13 +354,12 @@ class DecodeLoop:
         features = self._features_for(answer, turn.output.features)[: kept + 1]
         turn.observation = Observation(answer.drafter_state, turn.inputs[: kept + 1], features)
 
-    def _observe(self, turns: Sequence[Turn]) -> None:
-        """Tell the drafters of what was committed, each of all its requests that go on."""
-        for drafter, together in _by_drafter([turn for turn in turns if turn.answer.ending is None]):
-            told = [turn.observation for turn in together]
-            failures = _for_each(drafter, drafter.observe_all, told)
-            for turn, failure in zip(together, failures, strict=True):
-                turn.answer.failure = failure
+    def _observe(self, told: Sequence[tuple[Answer, Observation]]) -> None:
+        """Tell the drafters what the target has read, each of all its answers; `failure` tells what went wrong."""
+        for drafter, together in _by_drafter(told):
+            failures = _for_each(drafter, drafter.observe_all, [observation for _, observation in together])
+            for (answer, _), failure in zip(together, failures, strict=True):
+                answer.failure = failure
 
     def _now(self) -> float:
         """Seconds; waits for the device, so that a phase's time is its own."""
@@ -401,8 +403,9 @@ def _for_each(
     return got
 
 
-def _by_drafter(turns: Sequence[Turn]) -> list[tuple[Drafter, list[Turn]]]:
-    groups: dict[int, tuple[Drafter, list[Turn]]] = {}
-    for turn in turns:
-        groups.setdefault(id(turn.answer.drafter), (turn.answer.drafter, []))[1].append(turn)
+def _by_drafter(parts: Sequence[tuple[Answer, _Asked]]) -> list[tuple[Drafter, list[tuple[Answer, _Asked]]]]:
+    """Answers with their parts, by the drafter that serves them."""
+    groups: dict[int, tuple[Drafter, list[tuple[Answer, _Asked]]]] = {}
+    for answer, part in parts:
+        groups.setdefault(id(answer.drafter), (answer.drafter, []))[1].append((answer, part))
     return list(groups.values())

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
 
 from dspark_core.bench.lanes import Run
 from dspark_core.bench.paired import same_answers, speed_ratio
 from dspark_core.telemetry import merge
+
+if TYPE_CHECKING:
+    from dspark_core.loading import SessionInfo
 
 BASELINE = "plain"
 
@@ -48,6 +52,20 @@ def machine_report(device_label: str, dtype: str, threads: int, torch_version: s
         "python": platform.python_version(),
         "system": platform.platform(terse=True),
         "load_average_at_start": load,
+    }
+
+
+def measured_on(info: SessionInfo) -> dict[str, Any]:
+    """What was measured, where and when: the head of a report. Keys: model, device, dtype, date, machine."""
+    import torch
+
+    machine = machine_report(info.device_label, info.dtype, torch.get_num_threads(), str(torch.__version__))
+    return {
+        "model": info.model,
+        "device": machine.pop("device"),
+        "dtype": machine.pop("dtype"),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine,
     }
 
 

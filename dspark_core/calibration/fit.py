@@ -71,14 +71,13 @@ def _best(rounds: Rounds, k: int, before: Floats) -> float:
     best, plain = int(errors.argmin()), int(np.flatnonzero(GRID == 1)[0])
     weights = np.random.default_rng(k).multinomial(len(came), np.full(len(came), 1 / len(came)), _RESAMPLES)
     spread_of_best = resampled_errors(said[:, best], came, weights)
-    for j in np.argsort(np.abs(np.log(GRID)), kind="stable"):
-        above = errors[j] - errors[best]
-        if errors[j] > errors[plain]:
-            continue
+
+    def is_near(j: int) -> bool:
         spread = resampled_errors(said[:, j], came, weights) - spread_of_best
-        if above <= max(_TIE, float(spread.std())):
-            return float(GRID[j])
-    return float(GRID[best])
+        return bool(errors[j] - errors[best] <= max(_TIE, float(spread.std())))
+
+    from_1_outwards = np.argsort(np.abs(np.log(GRID)), kind="stable")
+    return float(next(GRID[j] for j in from_1_outwards if errors[j] <= errors[plain] and is_near(j)))  # best is one
 
 
 def _mean_error(rounds: Rounds, temperatures: Floats, positions: list[int]) -> float:

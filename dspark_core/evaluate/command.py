@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,21 +175,14 @@ def _baseline(asked: str | None, names: Sequence[str]) -> str | None:
 
 def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, Any]:
     """What was measured, where and when."""
-    import torch
-
-    from dspark_core.bench.report import machine_report
+    from dspark_core.bench.report import measured_on
 
     info = session.info
-    machine = machine_report(info.device_label, info.dtype, torch.get_num_threads(), str(torch.__version__))
     schedule = job.schedule
     gammas = {name: session.drafters[name].num_draft_tokens for name in job.drafters}
     l_max = min(schedule.l_max, max(gammas.values()))
     return {
-        "model": info.model,
-        "device": machine.pop("device"),
-        "dtype": machine.pop("dtype"),
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine,
+        **measured_on(info),
         "settings": {
             "command": command_line(options, add_arguments),
             "draft_model": options.draft_model,

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Any
-
-import torch
 
 from dspark_core.bench.paired import Case
 from dspark_core.bench.prompts import Prompt
-from dspark_core.bench.report import machine_report
+from dspark_core.bench.report import measured_on
 from dspark_core.errors import ParameterError
 from dspark_core.fields import shown
 from dspark_core.load_test.lane import Lane, default_lanes, lane_named
@@ -77,13 +74,8 @@ def _lanes(session: Session, options: argparse.Namespace, sampling: SamplingPara
 def setup(session: Session, options: argparse.Namespace, job: Job, command: str) -> dict[str, Any]:
     """What is measured, where and when: the report without its figures."""
     info = session.info
-    machine = machine_report(info.device_label, info.dtype, torch.get_num_threads(), str(torch.__version__))
     return {
-        "model": info.model,
-        "device": machine.pop("device"),
-        "dtype": machine.pop("dtype"),
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine,
+        **measured_on(info),
         "settings": {
             "command": command,
             "draft_model": options.draft_model,

@@ -6,7 +6,6 @@ weights, on the same batches, at the same rate, it was ahead of AdamW throughout
 
 from collections.abc import Iterable
 from concurrent.futures import Executor
-from itertools import repeat
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +60,7 @@ class Optimizers:
 
     def clip(self, norm: float) -> Tensor:
         """Scale the network's gradients to at most `norm`; returns the norm that they had."""
-        return torch.nn.utils.clip_grad_norm_([p for p in self._network if p.grad is not None], norm)
+        return torch.nn.utils.clip_grad_norm_(self._network, norm)
 
     def table_gradients(self) -> list[Tensor]:
         """The Markov tables' gradients, where they have one."""
@@ -78,7 +77,7 @@ class Optimizers:
 
 def _shares(matrices: Iterable[Tensor], workers: int) -> list[list[Tensor]]:
     """The matrices in `workers` parts of about the same work, none of them empty."""
-    parts: list[list[Tensor]] = [[] for _ in repeat(None, workers)]
+    parts: list[list[Tensor]] = [[] for _ in range(workers)]
     loads = [0] * workers
     for matrix in sorted(matrices, key=_work, reverse=True):
         lightest = loads.index(min(loads))

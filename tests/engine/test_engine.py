@@ -15,6 +15,7 @@ from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.events import DecodeRound, Finished, Prefilled
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.turn import Turn
+from tests.engine.counting import wait_until
 from tests.toy import FixedLoad, TableDrafter, ToyTarget, ToyTokenizer
 
 
@@ -44,13 +45,6 @@ def engine():
 def ask(limit=30, seed=1, schedule=None, drafter="table", temperature=1.0, prompt=(1, 2)):
     sampling = SamplingParams(temperature=temperature, seed=seed, max_new_tokens=limit)
     return GenerationRequest(prompt, sampling, schedule or ScheduleParams("fixed", 0, 4, 0), drafter)
-
-
-def wait_until(condition, timeout_s=10):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.002)
 
 
 def rounds_of(generation):
