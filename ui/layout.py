@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 
@@ -87,15 +88,30 @@ class Parts:
         ]  # fmt: skip
 
 
-def build_layout() -> Parts:
-    """Put everything on the page; must be called inside ``gr.Blocks``."""
+class Room(Protocol):
+    """A tab beside Chat, as far as the layout knows it; see `ui.tabs.Tab`."""
+
+    @property
+    def key(self) -> str:
+        """Its name in addresses."""
+
+    @property
+    def title(self) -> str:
+        """Its name on the page."""
+
+    def build(self) -> None:
+        """Put its components where it stands."""
+
+
+def build_layout(tabs: Sequence[Room]) -> Parts:
+    """Put everything on the page, ``tabs`` behind Chat; must be called inside ``gr.Blocks``."""
     history = gr.State([])
     feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule")}
     panel("header", elem_id="ds-header")
     headline = panel("headline", elem_id="ds-headline")
-    # Both tabs are always in the document: what one shows reads the other's legend, and scripts are mounted once.
+    # All tabs are always in the document: what one shows reads another's legend, and scripts are mounted once.
     with gr.Tabs(elem_id="ds-tabs"):
-        with gr.Tab("Chat", render_children=True), gr.Row(elem_id="ds-shell"):
+        with gr.Tab("Chat", id="chat", render_children=True), gr.Row(elem_id="ds-shell"):
             with gr.Column(elem_id="ds-main", min_width=280):
                 conversation = _conversation()
                 panel("ribbon", elem_id="ds-ribbon-panel")
@@ -103,8 +119,9 @@ def build_layout() -> Parts:
             with gr.Column(elem_id="ds-side", min_width=280):
                 controls = _controls()
                 panel("charts", elem_id="ds-charts-panel")
-        with gr.Tab("Rounds", render_children=True):
-            panel("rounds", elem_id="ds-rounds-panel")
+        for tab in tabs:
+            with gr.Tab(tab.title, id=tab.key, render_children=True):
+                tab.build()
     panel("footer", elem_id="ds-footer")
     return Parts(
         headline=headline,

@@ -16,6 +16,7 @@ from ui.host import SessionHost
 from ui.inputs import SCHEDULE_CONTROLS, read_schedule
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
 from ui.ports import InfoPort
+from ui.tabs import Deck, page_tabs
 from ui.trace import figures_json, load_json, to_json
 from ui.visitors import Visitors
 
@@ -25,6 +26,7 @@ STATUS_S = 1.0
 # here: time that the engine needs. It reads these when a queue is made.
 _GRADIO_ENVIRONMENT = {"GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_ANALYTICS_MAX_EVENTS": "1"}
 BOOT_S = 0.5
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}  # of every listener
 
 
 def build_page(host: SessionHost) -> gr.Blocks:
@@ -34,11 +36,14 @@ def build_page(host: SessionHost) -> gr.Blocks:
         os.environ.setdefault(name, value)
     demo: gr.Blocks = gr.Blocks(title="DSpark Playground", analytics_enabled=False, fill_width=True)
     with demo:
-        parts = build_layout()
+        tabs = page_tabs()
+        parts = build_layout(tabs)
         boot = gr.Timer(BOOT_S)
         pulse = gr.Timer(STATUS_S)
         wiring = Wiring(host, visitors, parts, boot)
         wiring.connect(demo, pulse)
+        for tab in tabs:
+            tab.connect(Deck(demo, host, visitors, parts, QUIET))
     demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
     return demo
 
@@ -54,7 +59,7 @@ class Wiring:
 
     def connect(self, demo: gr.Blocks, pulse: gr.Timer) -> None:
         """Attach every listener. All are private: no API page, no direct calls beside the queue."""
-        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        quiet = QUIET
         self._connect_answers(quiet)
         self._connect_schedule(quiet)
         parts = self._parts

@@ -49,8 +49,9 @@ def feed(name: str) -> gr.HTML:
 
 
 def page_css() -> str:
-    """All of the page's own style."""
-    return palette_css() + (STATIC / "page.css").read_text(encoding="utf-8")
+    """All of the page's own style: what is common, then each tab's."""
+    own = sorted(path for path in STATIC.glob("*.css") if path.name != "page.css")
+    return palette_css() + "".join(path.read_text(encoding="utf-8") for path in (STATIC / "page.css", *own))
 
 
 def page_head() -> str:

@@ -17,6 +17,7 @@ from ui.host import SessionHost
 from ui.inputs import SCHEDULE_CONTROLS
 from ui.layout import LOAD_NAMES, build_layout
 from ui.page import Wiring
+from ui.tabs import page_tabs
 from ui.visitors import Visitors
 
 ME = SimpleNamespace(session_hash="me")
@@ -42,7 +43,7 @@ class Desk:
 
     def _build(self):
         with gr.Blocks(analytics_enabled=False):
-            self.parts = build_layout()
+            self.parts = build_layout(page_tabs())
             self.wiring = Wiring(self.host, self.visitors, self.parts, gr.Timer(1))
 
     def send(self, prompt="tell me", history=(), request=ME, **changed):

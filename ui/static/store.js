@@ -48,7 +48,18 @@ export class Store {
     this.loads = [];
     this.closed = new Set();
     this.chat = null;
+    this.topics = new Map(); // of other tabs: kind of message -> who takes it
+    this.early = []; // what came before its taker
     this.forget();
+  }
+
+  // A tab's own messages: take(message) for each of that kind; they are drawn like everything else.
+  subscribe(kind, take) {
+    this.topics.set(kind, take);
+    const early = this.early.filter((message) => message.kind === kind);
+    this.early = this.early.filter((message) => message.kind !== kind);
+    early.forEach(take);
+    this.changed();
   }
 
   forget() {
@@ -100,6 +111,8 @@ export class Store {
     else if (message.kind === "notice") this.notice = message;
     else if (message.kind === "schedule") this.reduceSchedule(message);
     else if (message.kind === "forget") this.close();
+    else if (this.topics.has(message.kind)) this.topics.get(message.kind)(message);
+    else this.early.push(message);
     this.changed();
   }
 
