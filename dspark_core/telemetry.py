@@ -129,6 +129,21 @@ class Summary:
         return self.accepted / self.verified if self.verified else None
 
     @property
+    def wasted_share(self) -> float | None:
+        """Wasted / verified = 1 - acceptance rate; None when nothing was verified."""
+        return self.wasted / self.verified if self.verified else None
+
+    @property
+    def wasted_per_token(self) -> float | None:
+        """Wasted / tokens: drafts verified in vain for each committed token; None when there was none."""
+        return self.wasted / self.tokens if self.tokens else None
+
+    @property
+    def budget(self) -> float | None:
+        """Tokens in the target's pass per round = (rounds + verified) / rounds = 1 + mean ℓ; None without a round."""
+        return (self.rounds + self.verified) / self.rounds if self.rounds else None
+
+    @property
     def draft_to_verify(self) -> float | None:
         """T_draft / T_verify = draft_s / verify_s; None when no time was taken by verification."""
         return self.draft_s / self.verify_s if self.verify_s > 0 else None

@@ -161,7 +161,8 @@ def _measure(
 
 
 def _lane(name: str, session: Session, model: str, schedule: ScheduleParams) -> Lane:
-    from dspark_core.bench.lanes import PLAIN_SCHEDULE, EngineLane, TransformersLane
+    from dspark_core.bench.lanes import EngineLane, TransformersLane
+    from dspark_core.bench.run import PLAIN_SCHEDULE
     from dspark_core.cache import ensure_model
 
     if name == _GENERATE:

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import importlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from dspark_core.bench.run import Run
 from dspark_core.engine import Engine
 from dspark_core.errors import DSparkError, ParameterError
 from dspark_core.events import Event, Finished
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.telemetry import Summary, fold
-
-PLAIN_SCHEDULE = ScheduleParams("fixed", 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One prompt answered by one lane.
-
-    Attributes:
-        token_ids: the answer, a stop token included.
-        summary: its figures.
-        wall_s: seconds from the request to the last token, prefill included, as a caller sees it.
-    """
-
-    token_ids: tuple[int, ...]
-    summary: Summary
-    wall_s: float
 
 
 class Lane(Protocol):

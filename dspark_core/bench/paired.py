@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from dspark_core.bench.bootstrap import interval_95, resamples
-from dspark_core.bench.lanes import Lane, Run
+from dspark_core.bench.run import Run
 from dspark_core.params import SamplingParams
+
+if TYPE_CHECKING:
+    from dspark_core.bench.lanes import Lane
 
 WARM_UP_TOKENS = 16
 Item = TypeVar("Item")

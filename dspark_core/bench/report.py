@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from dspark_core.bench.lanes import Run
 from dspark_core.bench.paired import same_answers, speed_ratio
+from dspark_core.bench.run import Run
 from dspark_core.telemetry import merge
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ class Resampled:
         self._draws = _merged(summaries) if len(summaries) > 1 else []
 
     def interval(self, figure: Callable[[Summary], float | None]) -> Interval | None:
-        """95 % interval of a figure made of rounds, tokens and conditional acceptance.
+        """95 % interval of a figure made of rounds, tokens, verified, accepted and conditional acceptance.
 
         None with fewer than two prompts, or when some resample does not have the figure at all: too little was seen
         to say how far it may move.
@@ -53,7 +53,7 @@ def _interval(figures: Sequence[float | None]) -> Interval | None:
 
 
 def _merged(summaries: Sequence[Summary]) -> list[Summary]:
-    """`telemetry.merge` of every resample, as far as rounds, tokens and conditional acceptance go.
+    """`telemetry.merge` of every resample, as far as the counts of `_counts` go.
 
     One sum of count vectors a resample: adding thousands of times the same few summaries would take minutes.
     """
@@ -64,13 +64,15 @@ def _merged(summaries: Sequence[Summary]) -> list[Summary]:
 
 
 def _counts(summary: Summary, positions: int) -> list[int]:
-    """Rounds, tokens, hits by position, n by position."""
+    """Rounds, tokens, verified, accepted, hits by position, n by position."""
     missing = [0] * (positions - len(summary.conditional))
     hits = [at.hits for at in summary.conditional]
-    return [summary.rounds, summary.tokens, *hits, *missing, *(at.n for at in summary.conditional), *missing]
+    totals = [summary.rounds, summary.tokens, summary.verified, summary.accepted]
+    return [*totals, *hits, *missing, *(at.n for at in summary.conditional), *missing]
 
 
 def _summary(row: Sequence[int], positions: int) -> Summary:
-    hits, n = row[2 : 2 + positions], row[2 + positions :]
+    (rounds, tokens, verified, accepted), rest = row[:4], row[4:]
+    hits, n = rest[:positions], rest[positions:]
     shares = tuple(PositionShare(k + 1, hits[k], n[k]) for k in range(positions))
-    return Summary(rounds=row[0], tokens=row[1], conditional=shares)
+    return Summary(rounds=rounds, tokens=tokens, verified=verified, accepted=accepted, conditional=shares)

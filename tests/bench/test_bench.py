@@ -9,10 +9,11 @@ import torch
 from safetensors.torch import save_file
 
 import dspark_core.loading
-from dspark_core.bench.lanes import PLAIN_SCHEDULE, EngineLane, Run, TransformersLane
+from dspark_core.bench.lanes import EngineLane, TransformersLane
 from dspark_core.bench.paired import WARM_UP_TOKENS, Case, of_kind, race, rotated, same_answers, speed_ratio
 from dspark_core.bench.prompts import SETS, Prompt, from_file, packaged
 from dspark_core.bench.report import lane_report
+from dspark_core.bench.run import PLAIN_SCHEDULE, Run
 from dspark_core.cli import main
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.drafters.none import NoneDrafter
