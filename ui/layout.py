@@ -89,7 +89,7 @@ class Parts:
 
 
 class Room(Protocol):
-    """A tab beside Chat, as far as the layout knows it; see `ui.tabs.Tab`."""
+    """A tab beside Chat, as far as the layout knows it; see `ui.tab.Tab`."""
 
     @property
     def key(self) -> str:

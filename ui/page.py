@@ -16,7 +16,8 @@ from ui.host import SessionHost
 from ui.inputs import SCHEDULE_CONTROLS, read_schedule
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
 from ui.ports import InfoPort
-from ui.tabs import Deck, page_tabs
+from ui.tab import Deck
+from ui.tabs import page_tabs
 from ui.trace import figures_json, load_json, to_json
 from ui.visitors import Visitors
 

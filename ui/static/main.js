@@ -3,6 +3,7 @@ import { mountCharts } from "./charts.js";
 import { mountChat } from "./chat.js";
 import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
+import { mountLearn } from "./learn.js";
 import { mountNotice, mountSchedule } from "./notice.js";
 import { mountRibbon } from "./ribbon.js";
 import { mountRounds } from "./rounds.js";
@@ -20,6 +21,7 @@ const mounts = {
   charts: mountCharts,
   notice: mountNotice,
   schedule: mountSchedule,
+  learn: mountLearn,
   footer: () => {},
 };
 

@@ -9,9 +9,17 @@ function node(svg, name, attributes, text) {
   return made;
 }
 
+export function emptyPicture(words) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", `0 0 ${BOX.width} ${BOX.height}`);
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", words);
+  return svg;
+}
+
 export class Picture {
-  // Positions first … last along the bottom, values low … high upwards.
-  constructor(svg, { first, last, low = 0, high = 1, ticks, format }) {
+  // Positions first … last along the bottom with their labels, values low … high upwards.
+  constructor(svg, { first, last, low = 0, high = 1, ticks, format, label = String }) {
     this.svg = svg;
     this.span = Math.max(1, last - first + 1);
     this.first = first;
@@ -23,7 +31,7 @@ export class Picture {
       this.line(BOX.left, y, BOX.width - BOX.right, y, "ds-grid");
       this.text(BOX.left - 6, y + 4, format(value), "end");
     }
-    for (let at = first; at <= last; at += 1) this.text(this.x(at), BOX.height - 10, String(at), "middle");
+    for (let at = first; at <= last; at += 1) this.text(this.x(at), BOX.height - 10, label(at), "middle");
   }
 
   x(at) {

@@ -1,6 +1,6 @@
 // The page's state: every message is reduced, drawing happens at most once a frame.
 
-const roundOf = (raw) => ({
+export const roundOf = (raw) => ({
   index: raw.i,
   anchor: raw.anchor,
   draft: raw.draft.map(([id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform, rawConfidence]) => ({
@@ -25,7 +25,7 @@ const roundOf = (raw) => ({
 
 const candidatesOf = (list) => list.map(([id, text, base, draft, target, residual]) => ({ id, text, base, draft, target, residual }));
 
-const lawsOf = ([candidates, bonus, throughputs, stoppedAt, temperature]) => ({
+export const lawsOf = ([candidates, bonus, throughputs, stoppedAt, temperature]) => ({
   candidates: candidates.map(candidatesOf), bonus: candidatesOf(bonus), throughputs, stoppedAt, temperature, greedy: temperature === 0,
 });
 

@@ -5,3 +5,9 @@ export function openTab(name) {
   tab?.click();
   tab?.focus();
 }
+
+// Goes to the tab that ``params`` name by its key (``tab=rounds``).
+export function goTo(params) {
+  const key = params.get("tab") ?? "chat";
+  openTab(key[0].toUpperCase() + key.slice(1));
+}
