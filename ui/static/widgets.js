@@ -43,6 +43,7 @@ function memory(figure, data) {
       picture.text(bar.x, bar.y - 4, ms(seconds), "middle");
     });
     const [tokens, seconds] = data.curve[chosen];
+    if (tokens === 1) return setText(words, t("A pass over one token takes {ms} ms.", { ms: ms(seconds) }));
     setText(words, t("A pass over {tokens} tokens takes {ms} ms, {times} times as long as over one. Each token costs {each} ms.", {
       tokens, ms: ms(seconds), times: fixed(seconds / alone, 2), each: ms(seconds / tokens),
     }));
