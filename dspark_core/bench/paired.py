@@ -84,20 +84,25 @@ def _warm_up(
 
 def speed_ratio(runs: Sequence[Run], baseline: Sequence[Run]) -> Ratio | None:
     """Tokens/s of ``runs`` over those of ``baseline``, prompt by prompt; None when no prompt has both."""
-    pairs = [
-        ours.summary.tokens_per_s / theirs.summary.tokens_per_s
-        for ours, theirs in zip(runs, baseline, strict=True)
-        if ours.summary.tokens_per_s > 0 and theirs.summary.tokens_per_s > 0
-    ]
+    pairs = speed_pairs(runs, baseline)
     if not pairs:
         return None
     low, high = interval_95(np.median(np.asarray(pairs)[resamples(len(pairs))], axis=1))
     return Ratio(statistics.median(pairs), low, high, len(pairs))
 
 
+def speed_pairs(runs: Sequence[Run], baseline: Sequence[Run]) -> list[float]:
+    """Tokens/s of each run over those of its partner; pairs of which one had no round are left out."""
+    return [
+        ours.summary.tokens_per_s / theirs.summary.tokens_per_s
+        for ours, theirs in zip(runs, baseline, strict=True)
+        if ours.summary.tokens_per_s > 0 and theirs.summary.tokens_per_s > 0
+    ]
+
+
 def same_answers(runs: Sequence[Run], baseline: Sequence[Run]) -> dict[str, int | None]:
     """How many answers equal the baseline's token for token, and where the first difference of all stands."""
-    firsts = [_first_difference(ours.token_ids, theirs.token_ids) for ours, theirs in zip(runs, baseline, strict=True)]
+    firsts = [first_difference(ours.token_ids, theirs.token_ids) for ours, theirs in zip(runs, baseline, strict=True)]
     different = [first for first in firsts if first is not None]
     return {
         "same": len(firsts) - len(different),
@@ -106,7 +111,8 @@ def same_answers(runs: Sequence[Run], baseline: Sequence[Run]) -> dict[str, int 
     }
 
 
-def _first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+    """The first place where the answers differ, or where one of them ends; None when they are equal."""
     for position, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a != b:
             return position
