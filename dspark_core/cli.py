@@ -34,6 +34,7 @@ COMMANDS = {
         "measure how many drafts are accepted, by prompt set and drafter",
     ),
     "load": ("dspark_core.load_test.command", "measure throughput, waiting and verification with many users at once"),
+    "sweep": ("dspark_core.sweep.command", "measure a grid of settings beside plain decoding: speed against waste"),
     "fetch": ("dspark_core.fetch", "bring a model into the cache"),
     "calibrate": ("dspark_core.calibration.command", "fit the drafter's confidences to what the target accepts"),
     "profile": ("dspark_core.profiling.command", "measure what a step costs on this machine, for the schedulers"),

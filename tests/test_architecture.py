@@ -83,7 +83,7 @@ def test_networks_know_nothing_of_engine_or_drafters():
 
 
 def test_the_engine_never_imports_benchmark_training_or_command_line():
-    rooms = ("bench", "evaluate", "load_test", "training", "cli", "infer", "loading")
+    rooms = ("bench", "evaluate", "load_test", "sweep", "training", "cli", "infer", "loading")
     outer = tuple(f"dspark_core.{room}" for room in rooms)
     outer += ("dspark_core.calibration.command", "dspark_core.calibration.rollout")
     inside = [
@@ -113,7 +113,17 @@ def test_app_is_short_and_imports_the_page_alone():
     "module",
     [
         f"dspark_core.{name}"
-        for name in ("events", "params", "errors", "telemetry", "scheduling.load", "cli", "space", "draft_folders")
+        for name in (
+            "events",
+            "params",
+            "errors",
+            "telemetry",
+            "scheduling.load",
+            "cli",
+            "space",
+            "draft_folders",
+            "sweep.command",
+        )
     ],
 )
 def test_light_modules_load_no_torch(module):

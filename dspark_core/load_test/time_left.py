@@ -1,4 +1,4 @@
-"""How long a load test will go on, from how long its parts took so far."""
+"""How long a load test or a sweep will go on, from how long its parts took so far."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ class TimeLeft:
         self._taken: dict[Part, list[float]] = defaultdict(list)
         self._now = now
         self._last = now()
+
+    def begin(self) -> None:
+        """The first part begins now, and not when this was made."""
+        self._last = self._now()
 
     def done(self, part: Part) -> None:
         """That part has just ended; it began when the one before ended."""
