@@ -20,12 +20,13 @@ from dspark_core.files import write_whole_text
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.scheduling.policies import policy_named
 from dspark_core.scheduling.policy import DraftView, RoundView
+from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.telemetry import fold
 from ui.trace import laws_json, round_json
 
 PLACE = Path(__file__).resolve().parents[1] / "static" / "lessons.json"
 PROMPT = "Explain in a few sentences why the sky is blue."
-TOKENS, DRAFTS, SEED = 48, 8, 1
+TOKENS, DRAFTS = 64, 8
 USERS = (1, 2, 4, 8, 16, 32)
 POSITIONS = 6
 
@@ -49,17 +50,18 @@ def _engine_part() -> dict[str, Any]:
     with open_session("smollm2-135m", draft_model="dspark") as session:
         if session.step_curve is None:
             raise DSparkError("Lesson 7 needs step times. Measure them first: python -m dspark_core profile.")
-        schedule = ScheduleParams("fixed", 0, DRAFTS, stop_early=False)
+        schedule = ScheduleParams("fixed", 0, DRAFTS)
         request = session.request(
             [{"role": "user", "content": PROMPT}],
-            SamplingParams(temperature=0.7, seed=SEED, max_new_tokens=TOKENS),
+            SamplingParams(max_new_tokens=TOKENS),
             schedule,
         )
         generation = session.engine.submit(replace(request, inspect=True))
         events = list(generation)
-        rounds = [event for event in events if isinstance(event, DecodeRound)]
+        rounds = [event for event in events if isinstance(event, DecodeRound) and len(event.draft) == DRAFTS]
         info, curve = session.info, session.step_curve
     figures = fold(events)
+    confidences = [[draft.confidence for draft in event.draft if draft.confidence is not None] for event in rounds]
     laws = [event.inspection for event in rounds]
     telling = next(at for at, event in enumerate(rounds) if 2 <= event.num_accepted < event.verify_len)
     return {
@@ -70,18 +72,17 @@ def _engine_part() -> dict[str, Any]:
         "rounds": [round_json(event) for event in rounds],
         "telling": telling,
         "laws": [laws_json(seen) if seen and at == telling else None for at, seen in enumerate(laws)],
-        "users": [_with_users(users, rounds, curve) for users in USERS],
+        "users": [with_users(users, confidences, curve) for users in USERS],
     }
 
 
-def _with_users(users: int, rounds: Sequence[DecodeRound], curve: Any) -> dict[str, Any]:
-    """What `prefix` plans if so many users draft the same round, for each of the rounds."""
+def with_users(users: int, rounds: Sequence[Sequence[float]], curve: StepCurve) -> dict[str, Any]:
+    """What `prefix` plans if so many users draft a round of these confidences, for each of the rounds."""
     policy, schedule = policy_named("prefix"), ScheduleParams("prefix", 0, DRAFTS)
     around = RoundView(LoadSample("none", "none"), curve, curve.drafting_s({"dspark": [DRAFTS] * users}))
     lengths, throughputs, reasons = [], [], []
-    for event in rounds:
-        confidences = tuple(draft.confidence for draft in event.draft if draft.confidence is not None)
-        view = DraftView(len(confidences), confidences, schedule, room=DRAFTS)
+    for confidences in rounds:
+        view = DraftView(len(confidences), tuple(confidences), schedule, room=DRAFTS)
         plans = policy.plan([view] * users, around)
         lengths.append([plan.verify_len for plan in plans])
         throughputs.append(max(value for plan in plans for value in plan.throughputs))

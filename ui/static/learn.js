@@ -1,4 +1,5 @@
 // The tab Learn: one lesson at a time, its picture drawn from recorded figures, and the glossary.
+import { GENERAL_TERMS } from "./glossary.js";
 import { lawsOf, roundOf } from "./store.js";
 import { TERMS } from "./terms.js";
 import { goTo } from "./tabs.js";
@@ -71,7 +72,7 @@ export function mountLearn(root) {
     if (go) goTo(new URLSearchParams(go.dataset.go));
   });
 
-  const terms = Object.values(TERMS).map(([name, meaning]) => [t(name), t(meaning)]);
+  const terms = [...Object.values(TERMS), ...GENERAL_TERMS].map(([name, meaning]) => [t(name), t(meaning)]);
   terms.sort(([one], [two]) => one.localeCompare(two));
   root.querySelector(".ds-glossary dl").replaceChildren(...terms.flatMap(([name, meaning]) => [make("dt", "", name), make("dd", "", meaning)]));
   show(0, false);
