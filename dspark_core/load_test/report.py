@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dspark_core.load_test.figures import SUM_FIGURES, counted, mean_users, ratio
 from dspark_core.load_test.goals import goals
 from dspark_core.load_test.lane import PLAIN, Lane
-from dspark_core.load_test.race import Measured
 from dspark_core.load_test.resampled import Figure, Level
 from dspark_core.load_test.trace import AnswerTrace, CellTrace
+
+if TYPE_CHECKING:
+    from dspark_core.load_test.race import Measured
 
 _MEDIAN, _HIGH = 0.5, 0.95
 _OF_A_SET = ("tau", "budget", "wasted_share", "wasted_per_token")  # the sets share the pass: no throughput of one
@@ -32,7 +34,7 @@ def results(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
         "measured": True,
         "results": {
             lane.name: {
-                str(users): _cell(lane.name, baselines, level, measured.cells[users][lane.name])
+                str(users): cell_figures(lane.name, baselines, level, measured.cells[users][lane.name])
                 | {"by_set": {kind: _sums(lane.name, of, _OF_A_SET) for kind, of in by_set[users].items()}}
                 for users, level in levels.items()
             }
@@ -44,14 +46,15 @@ def results(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
     }
 
 
-def _cell(name: str, baselines: Sequence[str], level: Level, cells: Sequence[CellTrace]) -> dict[str, Any]:
+def cell_figures(name: str, baselines: Sequence[str], level: Level, cells: Sequence[CellTrace]) -> dict[str, Any]:
+    """The figures of one lane at one number of users, whose ``cells`` are in ``level``; see `results`."""
     found = _sums(name, level, SUM_FIGURES)
     found |= _named("user_tokens_per_s", level.of_answers(name, lambda answer: answer.tokens_per_s, _MEDIAN))
     found |= _named("first_token_s", level.of_answers(name, _first_token_s, _MEDIAN))
     found |= _named("first_token_p95_s", level.of_answers(name, _first_token_s, _HIGH))
     found["at_once_first_token_s"] = level.first_of_all(name, _MEDIAN)
     found["at_once_first_token_p95_s"] = level.first_of_all(name, _HIGH)
-    found["over"] = {other: _over(name, other, level) for other in baselines if other != name}
+    found["over"] = {other: over_throughput(name, other, level) for other in baselines if other != name}
     return found | {
         "repeats": len(cells),
         "answers": sum(len(counted(cell)) for cell in cells),
@@ -82,7 +85,8 @@ def _first_token_s(answer: AnswerTrace) -> float | None:
     return answer.first_token_s
 
 
-def _over(name: str, other: str, level: Level) -> dict[str, Any]:
+def over_throughput(name: str, other: str, level: Level) -> dict[str, Any]:
+    """The throughput of one lane over that of another, paired."""
     figure = level.combined([name, other], lambda sums: ratio(sums[0].throughput, sums[1].throughput))
     return _named("throughput", figure)
 

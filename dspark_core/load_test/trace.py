@@ -17,6 +17,8 @@ class Commit:
         tokens: committed tokens, the target's own included.
         verified, accepted: drafts that the target checked, and those of them that joined the answer.
         draft_s, schedule_s, round_s: seconds of the round, which all running answers shared.
+        occupancy: answers in that round, whoever's, over those that may run at once; None where it is not told.
+        energy_j: joules by the device's counter at that time; None where there is no such counter.
     """
 
     at_s: float
@@ -26,6 +28,8 @@ class Commit:
     draft_s: float
     schedule_s: float
     round_s: float
+    occupancy: float | None = None
+    energy_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ the list empty go on from its beginning: so that the others are never alone.
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +15,9 @@ from dataclasses import replace
 from dspark_core.bench.paired import NUM_SEEDS, Case
 from dspark_core.engine import Engine, Generation
 from dspark_core.errors import DSparkError
-from dspark_core.events import DecodeRound, Event, Finished
+from dspark_core.load_test.asked import Asked
 from dspark_core.load_test.lane import Lane
-from dspark_core.load_test.trace import AnswerTrace, CellTrace, Commit
+from dspark_core.load_test.trace import AnswerTrace, CellTrace
 from dspark_core.params import GenerationRequest, SamplingParams
 
 _TICK_S = 0.1  # between two looks at the clock, and at Ctrl-C
@@ -58,9 +57,9 @@ class Users:
         self._answers = answers
         self._seconds = seconds
         self._next = 0  # index of the next question
-        self._starting: list[_Asked] = []
-        self._running: dict[_Asked, Generation] = {}
-        self._ended: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+        self._starting: list[Asked] = []
+        self._running: dict[Asked, Generation] = {}
+        self._ended: queue.SimpleQueue[Asked] = queue.SimpleQueue()
         self._traces: list[AnswerTrace] = []
 
     def run(self) -> CellTrace:
@@ -98,12 +97,12 @@ class Users:
         ]
         return max(ended) if len(ended) == self._answers and start_s is not None else None
 
-    def _ask(self, index: int, max_new_tokens: int) -> _Asked:
+    def _ask(self, index: int, max_new_tokens: int) -> Asked:
         case = self._cases[index % len(self._cases)]
         seed = ((self._sampling.seed or 0) + index) % NUM_SEEDS
         sampling = replace(self._sampling, seed=seed, max_new_tokens=max_new_tokens)
         request = GenerationRequest(case.prompt_ids, sampling, self._lane.schedule, self._lane.drafter)
-        asked = _Asked(index, case.kind, self._ended)
+        asked = Asked(index, case.kind, self._ended)
         self._running[asked] = self._engine.submit(request, asked.hear)
         return asked
 
@@ -127,48 +126,6 @@ class Users:
             asked.over.wait()
             self._leave(asked)
 
-    def _leave(self, asked: _Asked) -> None:
+    def _leave(self, asked: Asked) -> None:
         del self._running[asked]
         self._traces.append(asked.trace())
-
-
-class _Asked:
-    """A question on its way, filled by the engine's thread; when it has ended it goes into ``ended``."""
-
-    def __init__(self, index: int, kind: str, ended: queue.SimpleQueue[_Asked]) -> None:
-        self.commits: list[Commit] = []
-        self.failure = ""
-        self._index = index
-        self._kind = kind
-        self._ended = ended
-        self._submitted_s = time.perf_counter()
-        self._ended_s: float | None = None
-        self.over = threading.Event()
-
-    def hear(self, event: Event) -> None:
-        """Note an event of the engine."""
-        now = time.perf_counter()
-        if isinstance(event, DecodeRound):
-            self.commits.append(_commit(event, now))
-        if isinstance(event, Finished):
-            self._ended_s = None if event.finish_reason in ("cancelled", "error") else now
-            self.failure = event.detail if event.finish_reason == "error" else ""
-            self.over.set()
-            self._ended.put(self)
-
-    def trace(self) -> AnswerTrace:
-        """What came of it."""
-        return AnswerTrace(self._index, self._kind, self._submitted_s, tuple(self.commits), self._ended_s)
-
-
-def _commit(event: DecodeRound, at_s: float) -> Commit:
-    timings = event.timings
-    return Commit(
-        at_s,
-        len(event.committed),
-        event.verify_len,
-        event.num_accepted,
-        timings.draft_s,
-        timings.schedule_s,
-        timings.total_s,
-    )
