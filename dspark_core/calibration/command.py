@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dspark_core.bench.prompts import from_file
-from dspark_core.calibration.calibration import Calibration, FittedOn, Setting
+from dspark_core.calibration.calibration import Calibration, FittedOn
 from dspark_core.catalog import find_model
 from dspark_core.draft_folders import find_draft_folders
 from dspark_core.errors import ParameterError
@@ -21,6 +21,7 @@ from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.terminal import write_text
 
 if TYPE_CHECKING:
+    from dspark_core.calibration.recorded import Recorded
     from dspark_core.calibration.rounds import Rounds
     from dspark_core.loading import Session
 
@@ -41,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", type=int, default=192, metavar="N", help="of each answer (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the sampled answers (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write here instead of beside the drafter")
+    parser.add_argument(
+        "--rounds",
+        type=Path,
+        metavar="FILE",
+        help="keep the rounds in FILE, for the page's tab Calibration, and write no calibration.json",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the file where there is one")
     add_model_options(parser)
 
@@ -53,11 +60,12 @@ def run(options: argparse.Namespace) -> int:
         for t in SAMPLING_TEMPERATURES
     ]
     from dspark_core.calibration.file import FILE_NAME, weights_sha256, write_calibration
+    from dspark_core.calibration.recorded import Recorded, write_recorded
     from dspark_core.calibration.report import table
     from dspark_core.loading import open_session
 
     draft_model, folder = _drafter(options)
-    path: Path = options.out or folder / FILE_NAME
+    path: Path = options.rounds or options.out or folder / FILE_NAME
     _check_place(path, options.overwrite)
     digest = weights_sha256(folder)  # before the rollout: of the weights that it runs on
     bar = ProgressBar()
@@ -65,10 +73,14 @@ def run(options: argparse.Namespace) -> int:
         with open_session(
             options.model, draft_model=draft_model, device=options.device, dtype=options.dtype, progress=bar
         ) as session:
-            calibration = _calibrate(session, texts, settings, options, digest, bar)
+            recorded = Recorded(digest, *_roll_out(session, texts, settings, options, bar))
     finally:
         bar.close()
-    write_calibration(path, calibration)  # first: a reader that went away must not cost the rollouts
+    calibration = _fitted(recorded)
+    if options.rounds:  # first: a reader that went away must not cost the rollouts
+        write_recorded(path, recorded)
+    else:
+        write_calibration(path, calibration)
     for setting in calibration.settings:
         sys.stdout.write(table(setting) + "\n\n")
     write_text(sys.stdout, f"written: {path}\n")
@@ -117,14 +129,14 @@ def _check_place(path: Path, overwrite: bool) -> None:
         )
 
 
-def _calibrate(
+def _roll_out(
     session: Session,
     texts: Sequence[str],
     samplings: Sequence[SamplingParams],
     options: argparse.Namespace,
-    digest: str,
     bar: ProgressBar,
-) -> Calibration:
+) -> tuple[FittedOn, int, dict[float, tuple[Rounds, ...]]]:
+    """What the answers are made by, γ, and their rounds by sampling temperature."""
     from dspark_core.calibration.rollout import Countdown, roll_out
 
     drafter = session.drafters[session.default_drafter]
@@ -134,13 +146,13 @@ def _calibrate(
             "with --draft-model."
         )
     countdown = Countdown(bar, len(texts) * len(samplings))
-    settings = []
+    parts = {}
     for sampling in samplings:
         countdown.stage = f"rollout at temperature {sampling.temperature:g}"
         requests = _requests(session, texts, sampling, drafter.num_draft_tokens)
-        parts = roll_out(session.engine, requests, drafter.num_draft_tokens, countdown.step)
-        settings.append(_setting(sampling.temperature, parts, drafter.num_draft_tokens))
-    fitted_on = FittedOn(
+        answered = roll_out(session.engine, requests, drafter.num_draft_tokens, countdown.step)
+        parts[sampling.temperature] = tuple(answered)
+    made_by = FittedOn(
         model=session.info.model,
         dtype=session.info.dtype,
         drafter=drafter.name,
@@ -150,7 +162,14 @@ def _calibrate(
         max_new_tokens=options.max_new_tokens,
         seed=options.seed,
     )
-    return Calibration(digest, fitted_on, tuple(settings))
+    return made_by, drafter.num_draft_tokens, parts
+
+
+def _fitted(recorded: Recorded) -> Calibration:
+    from dspark_core.calibration.halves import fitted_setting
+
+    settings = [fitted_setting(t, parts, recorded.num_positions) for t, parts in recorded.parts.items()]
+    return Calibration(recorded.weights_sha256, recorded.made_by, tuple(settings))
 
 
 def _requests(
@@ -163,22 +182,3 @@ def _requests(
         session.request([{"role": "user", "content": text}], params, schedule, session.default_drafter)
         for text, params in zip(texts, seeded, strict=True)
     ]
-
-
-def _setting(sampling_temperature: float, parts: Sequence[Rounds], num_positions: int) -> Setting:
-    """Fit on the first, third, … prompt's rounds; measure on the others', so that no text is in both."""
-    from dspark_core.calibration.figures import figures_by_position
-    from dspark_core.calibration.fit import fit_sts, notes_on
-    from dspark_core.calibration.rounds import joined
-
-    fit, held_out = joined(parts[0::2], num_positions), joined(parts[1::2], num_positions)
-    temperatures = fit_sts(fit.logits, fit.accepted, fit.observed)
-    return Setting(
-        sampling_temperature=sampling_temperature,
-        confidence_temperatures=tuple(temperatures.tolist()),
-        fit_rounds=len(fit),
-        held_out_rounds=len(held_out),
-        notes=notes_on(fit, temperatures),
-        before=figures_by_position(held_out, [1.0] * num_positions),
-        after=figures_by_position(held_out, temperatures.tolist()),
-    )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dspark_core.calibration.figures import figures_by_position, mean_ece
-from dspark_core.calibration.rollout import rounds_of
 from dspark_core.calibration.rounds import Rounds, joined
+from dspark_core.calibration.told import rounds_of
 from dspark_core.events import DecodeRound, Event, Prefilled
 
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from dspark_core.calibration import command
+from dspark_core.calibration import command, halves
 from dspark_core.calibration.file import FILE_NAME, read_calibration, weights_sha256
+from dspark_core.calibration.recorded import read_recorded
 from dspark_core.checkpoint import save_drafter
 from dspark_core.cli import main
 from dspark_core.decode_loop import DecodeLoop
@@ -94,13 +95,13 @@ def test_every_draft_is_verified_in_every_setting_with_a_seed_for_each_prompt(op
 @pytest.mark.usefixtures("opened")
 def test_fitted_on_the_first_third_and_so_on_and_measured_on_the_others(checkpoint, monkeypatch, capsys):
     rounds = []
-    fit = command._setting
+    fit = halves.fitted_setting
 
     def spy(temperature, parts, num_positions):
         rounds.append([len(part) for part in parts])
         return fit(temperature, parts, num_positions)
 
-    monkeypatch.setattr(command, "_setting", spy)
+    monkeypatch.setattr(halves, "fitted_setting", spy)
     assert calibrate(checkpoint, "--limit", "5", *LONG) == 0
     calibration, _ = read_calibration(checkpoint, 2)
     for setting, of_prompt in zip(calibration.settings, rounds, strict=True):
@@ -159,8 +160,8 @@ def test_interrupted_it_keeps_nothing(opened, checkpoint, monkeypatch, capsys, w
             raise KeyboardInterrupt
         return original(*arguments)
 
-    where = "os.replace" if when == "writing" else "dspark_core.calibration.command._setting"
-    original = command._setting
+    where = "os.replace" if when == "writing" else "dspark_core.calibration.halves.fitted_setting"
+    original = halves.fitted_setting
     monkeypatch.setattr(where, interrupt)
     assert calibrate(checkpoint, "--limit", "2", *LONG) == 130
     assert sorted(path.name for path in checkpoint.iterdir()) == before
@@ -238,3 +239,18 @@ def test_no_packaged_prompt_is_one_that_is_measured_or_trained_on():
     assert texts & measured_prompts() == set()
     openings = Openings(["word"])
     assert [text for text in texts if openings.could_draw(text)] == []
+
+
+def test_the_rounds_are_kept_in_place_of_a_calibration_where_that_is_asked_for(opened, checkpoint, tmp_path, capsys):
+    kept = tmp_path / "rounds.json.gz"
+    assert calibrate(checkpoint, "--limit", "4", "--rounds", str(kept), *LONG) == 0
+    assert not (checkpoint / FILE_NAME).exists()
+    recorded = read_recorded(kept)
+    assert recorded.weights_sha256 == weights_sha256(checkpoint)
+    assert (recorded.made_by.fit_prompts, recorded.made_by.held_out_prompts) == (2, 2)
+    assert list(recorded.parts) == [0.0, 0.7, 1.0]
+    assert all(len(parts) == 4 and all(len(part) for part in parts) for parts in recorded.parts.values())
+    assert f"written: {kept}" in capsys.readouterr().out
+    assert calibrate(checkpoint, "--limit", "4", "--rounds", str(kept), *LONG) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert len(opened) == 1

@@ -6,8 +6,9 @@ import math
 import pytest
 import torch
 
-from dspark_core.calibration.rollout import Countdown, roll_out, rounds_of
+from dspark_core.calibration.rollout import Countdown, roll_out
 from dspark_core.calibration.survival import logits_of
+from dspark_core.calibration.told import rounds_of
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.engine import Engine
 from dspark_core.errors import DSparkError

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scipy.stats import chi2
 
 from dspark_core.decode_loop import DecodeLoop
+from dspark_core.lab.chi_square import LEAST_EXPECTED, against_law
 from dspark_core.loading import find_model, load_drafters
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.sampling import SeededDice, law
@@ -22,20 +22,8 @@ from tests.toy import FixedLoad
 SAMPLES = int(os.environ.get("DSPARK_TEST_SAMPLES", "600"))
 BATCH = 50  # answers side by side
 ALPHA = 1e-4  # a right engine fails one time in so many seeds, and this seed is fixed
-LEAST = 5.0  # expected count of a cell; rarer outcomes are pooled
 WARM = SamplingParams(temperature=1.0)
 ENDED = -1  # in place of the second token of a text that ended with its first
-
-
-def chi_square(observed: Counter, expected: dict) -> float:
-    """p-value of the counts; what is rare is pooled, with the count that ``expected`` gives for None already."""
-    cells = {outcome: count for outcome, count in expected.items() if count >= LEAST and outcome is not None}
-    rest = sum(expected.values()) - sum(cells.values())
-    seen_rest = sum(observed.values()) - sum(observed[outcome] for outcome in cells)
-    statistic = sum((observed[outcome] - count) ** 2 / count for outcome, count in cells.items())
-    if rest >= LEAST:
-        return float(chi2.sf(statistic + (seen_rest - rest) ** 2 / rest, len(cells)))
-    return float(chi2.sf(statistic, len(cells) - 1))
 
 
 def next_law(target, tokens) -> list[float]:
@@ -119,16 +107,16 @@ def test_first_two_tokens_of_sampled_answers_follow_the_targets_law(sampled, smo
         first_law = next_law(smollm2, sampled.prompt)
         expected = {None: 0.0}
         for first, p_first in enumerate(first_law):
-            if p_first * SAMPLES < LEAST:
+            if p_first * SAMPLES < LEAST_EXPECTED:
                 expected[None] += p_first * SAMPLES
             elif first in smollm2.stop_token_ids:
                 expected[first, ENDED] = p_first * SAMPLES
             else:
                 after = next_law(smollm2, (*sampled.prompt, first))
                 expected |= {(first, second): p_first * p * SAMPLES for second, p in enumerate(after)}
-    assert sum(count >= LEAST for count in expected.values()) > 10, "too few cells to tell anything"
+    assert sum(count >= LEAST_EXPECTED for count in expected.values()) > 10, "too few cells to tell anything"
     assert {0, 1, 2} <= set(sampled.accepted), "acceptances of every length, or this shows little"
-    assert chi_square(sampled.pairs, expected) > ALPHA
+    assert against_law(sampled.pairs, expected).p_value > ALPHA
 
 
 @pytest.mark.slow
@@ -141,5 +129,5 @@ def test_as_many_samples_find_an_acceptance_rule_that_draws_anew_from_the_target
     for (first, _), count in sampled.pairs.items():
         right[first] += count
     assert right.total() == sampled._judges.broken.total() == SAMPLES
-    assert chi_square(right, expected) > ALPHA
-    assert chi_square(sampled._judges.broken, expected) < ALPHA
+    assert against_law(right, expected).p_value > ALPHA
+    assert against_law(sampled._judges.broken, expected).p_value < ALPHA

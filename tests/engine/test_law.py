@@ -10,6 +10,7 @@ import torch
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.drafters.base import EMPTY_BLOCK
 from dspark_core.events import Finished
+from dspark_core.lab import appendix_a
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
 from dspark_core.scheduling import POLICIES, Plan
@@ -220,25 +221,26 @@ def test_the_enumeration_of_two_can_fail():
 
 
 class Coin(ToyTarget):
-    """Appendix A's target: A with probability 0.7, B with 0.3, whatever came before."""
+    """Appendix A's target, whatever came before."""
 
     def __init__(self):
         super().__init__(vocab_size=2)
-        self.table = torch.tensor([0.7, 0.3], dtype=self.dtype).log().expand(3, 2, 2)
+        self.table = torch.tensor(appendix_a.TARGET, dtype=self.dtype).log().expand(3, 2, 2)
 
 
-@pytest.mark.parametrize(("policy", "probability_of_a"), [("retrospective", 0.85), ("prefix", 0.7), ("delayed", 0.7)])
-def test_appendix_a_hindsight_bends_the_law_and_the_early_stop_does_not(policy, probability_of_a):
+@pytest.mark.parametrize("policy", appendix_a.SCHEDULES)
+def test_appendix_a_in_the_engines_loop_has_the_law_that_the_lab_tells(policy):
     drafter = TableDrafter(2, 2)
-    drafter.logits = torch.zeros(2, 2, 2, dtype=torch.float64)
-    drafter.confidence = [[0.8, 0.8], [0.9, 0.0]]  # c_1, then c_2 after A and after B
-    curve = StepCurve.of([1, 2, 3], [1, 1 / 0.5, 1 / 0.45], source="appendix A").with_drafting(FREE)
+    drafter.logits = torch.tensor(appendix_a.DRAFT, dtype=torch.float64).log().expand(2, 2, 2)
+    drafter.confidence = [[appendix_a.FIRST_CONFIDENCE] * 2, list(appendix_a.SECOND_CONFIDENCE)]
+    curve = appendix_a.CURVE.with_drafting(FREE)
     loop = DecodeLoop(Coin(), ToyTokenizer(), {"table": drafter}, FixedLoad(), step_curve=curve, lab=True)
     sampling = SamplingParams(temperature=1.0, max_new_tokens=3)
-    request = GenerationRequest((0, 1), sampling, ScheduleParams(policy, 0, 2), "table")
+    request = GenerationRequest((0, 1), sampling, appendix_a.SCHEDULES[policy], "table")
     with torch.inference_mode():
         outcomes = list(every_branch(lambda dice: loop.run(request, dice)[-1].token_ids))
-    assert sum(weight for ids, weight in outcomes if ids[0] == 0) == pytest.approx(probability_of_a, abs=1e-9)
+    told = appendix_a.exact_law(policy)
+    assert sum(weight for ids, weight in outcomes if ids[0] == 0) == pytest.approx(told[0], abs=1e-9)
 
 
 def test_the_enumeration_can_fail():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dspark_core.calibration.figures import figures_by_position, mean_ece
-from dspark_core.calibration.rollout import rounds_of
+from dspark_core.calibration.told import rounds_of
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.evaluate.confidence import all_of, confidence_report, confidence_rounds
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
