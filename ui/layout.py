@@ -12,6 +12,7 @@ from dspark_core.params import PRESETS, LoadSignal, ScheduleParams
 from dspark_core.scheduling import POLICIES
 from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS
 from ui.panels import feed, panel
+from ui.words import say
 
 EXAMPLES = (
     "Why is the sky blue?",
@@ -22,10 +23,10 @@ EXAMPLES = (
 SLIDER_TOP = 15  # of L_min and L_max until the drafter's γ is known
 DEFAULT_SCHEDULE = ScheduleParams()
 LOAD_NAMES: dict[str, LoadSignal] = {
-    "occupancy: answers that run": "occupancy",
-    "engine: its busy share": "engine",
-    "device: GPU or CPU in use": "device",
-    "simulated: by the slider": "simulated",
+    say("occupancy: answers that run"): "occupancy",
+    say("engine: its busy share"): "engine",
+    say("device: GPU or CPU in use"): "device",
+    say("simulated: by the slider"): "simulated",
 }
 
 
@@ -111,7 +112,7 @@ def build_layout(tabs: Sequence[Room]) -> Parts:
     headline = panel("headline", elem_id="ds-headline")
     # All tabs are always in the document: what one shows reads another's legend, and scripts are mounted once.
     with gr.Tabs(elem_id="ds-tabs"):
-        with gr.Tab("Chat", id="chat", render_children=True), gr.Row(elem_id="ds-shell"):
+        with gr.Tab(say("Chat"), id="chat", render_children=True), gr.Row(elem_id="ds-shell"):
             with gr.Column(elem_id="ds-main", min_width=280):
                 conversation = _conversation()
                 panel("ribbon", elem_id="ds-ribbon-panel")
@@ -120,7 +121,7 @@ def build_layout(tabs: Sequence[Room]) -> Parts:
                 controls = _controls()
                 panel("charts", elem_id="ds-charts-panel")
         for tab in tabs:
-            with gr.Tab(tab.title, id=tab.key, render_children=True):
+            with gr.Tab(say(tab.title), id=tab.key, render_children=True):
                 tab.build()
     panel("footer", elem_id="ds-footer")
     return Parts(
@@ -142,10 +143,10 @@ def _conversation() -> dict[str, Any]:
         panel("notice", elem_id="ds-notice-panel")
         with gr.Row(elem_id="ds-ask"):
             prompt = gr.Textbox(
-                label="Your message",
+                label=say("Your message"),
                 show_label=False,
                 container=False,
-                placeholder="Your message (Enter sends, Shift+Enter makes a new line, Esc stops)",
+                placeholder=say("Your message (Enter sends, Shift+Enter makes a new line, Esc stops)"),
                 lines=1,
                 max_lines=6,
                 scale=8,
@@ -153,15 +154,17 @@ def _conversation() -> dict[str, Any]:
                 elem_id="ds-prompt",
                 autofocus=False,
             )
-            send = gr.Button("Send", variant="primary", interactive=False, min_width=72, scale=0, elem_id="ds-send")
-            stop = gr.Button("Stop", variant="stop", interactive=False, min_width=72, scale=0, elem_id="ds-stop")
+            send = gr.Button(
+                say("Send"), variant="primary", interactive=False, min_width=72, scale=0, elem_id="ds-send"
+            )
+            stop = gr.Button(say("Stop"), variant="stop", interactive=False, min_width=72, scale=0, elem_id="ds-stop")
         with gr.Row(elem_id="ds-after"):
             regenerate = gr.Button(
-                "Regenerate", size="sm", min_width=96, scale=0, interactive=False, elem_id="ds-regenerate"
+                say("Regenerate"), size="sm", min_width=96, scale=0, interactive=False, elem_id="ds-regenerate"
             )
-            clear = gr.Button("New chat", size="sm", min_width=88, scale=0, elem_id="ds-clear")
+            clear = gr.Button(say("New chat"), size="sm", min_width=88, scale=0, elem_id="ds-clear")
             retry = gr.Button(
-                "Load the model again", size="sm", min_width=140, scale=0, visible=False, elem_id="ds-retry"
+                say("Load the model again"), size="sm", min_width=140, scale=0, visible=False, elem_id="ds-retry"
             )
         with gr.Row(elem_id="ds-examples"):
             examples = tuple(
@@ -176,15 +179,15 @@ def _conversation() -> dict[str, Any]:
 def _controls() -> dict[str, Any]:
     with gr.Column(elem_id="ds-controls", elem_classes=["ds-card"]):
         with gr.Row(elem_classes=["ds-pair"]):
-            drafter = gr.Dropdown(["dspark"], value="dspark", label="Drafter", min_width=120, elem_id="ds-drafter")
+            drafter = gr.Dropdown(["dspark"], value="dspark", label=say("Drafter"), min_width=120, elem_id="ds-drafter")
             policy = gr.Dropdown(
-                list(POLICIES), value=DEFAULT_SCHEDULE.policy, label="Schedule policy", min_width=120,
+                list(POLICIES), value=DEFAULT_SCHEDULE.policy, label=say("Schedule policy"), min_width=120,
                 elem_id="ds-policy",
             )  # fmt: skip
         with gr.Row(elem_id="ds-presets"):
             presets = tuple(
                 gr.Button(
-                    f"{preset.name}: {preset.schedule.l_min}–{preset.schedule.l_max}, {preset.schedule.threshold}",
+                    f"{say(preset.name)}: {preset.schedule.l_min}–{preset.schedule.l_max}, {preset.schedule.threshold}",
                     size="sm",
                     min_width=120,
                     elem_classes=["ds-preset"],
@@ -193,49 +196,60 @@ def _controls() -> dict[str, Any]:
             )
         with gr.Row(elem_classes=["ds-pair"]):
             l_min = gr.Slider(
-                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_min, step=1, label="L_min", min_width=120,
-                info="verify at least", elem_id="ds-l-min",
+                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_min, step=1, label=say("L_min"), min_width=120,
+                info=say("verify at least"), elem_id="ds-l-min",
             )  # fmt: skip
             l_max = gr.Slider(
-                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_max, step=1, label="L_max", min_width=120,
-                info="verify at most", elem_id="ds-l-max",
+                0, SLIDER_TOP, DEFAULT_SCHEDULE.l_max, step=1, label=say("L_max"), min_width=120,
+                info=say("verify at most"), elem_id="ds-l-max",
             )  # fmt: skip
         with gr.Row(elem_classes=["ds-pair"]):
             threshold = gr.Slider(
-                0, 1, DEFAULT_SCHEDULE.threshold, step=0.01, label="Threshold", min_width=120,
-                info="cut below it", elem_id="ds-threshold",
+                0, 1, DEFAULT_SCHEDULE.threshold, step=0.01, label=say("Threshold"), min_width=120,
+                info=say("cut below it"), elem_id="ds-threshold",
             )  # fmt: skip
             temperature = gr.Slider(
-                0, 2, 0, step=0.05, label="Temperature", min_width=120,
-                info="0 is greedy", elem_id="ds-temperature",
+                0, 2, 0, step=0.05, label=say("Temperature"), min_width=120,
+                info=say("0 is greedy"), elem_id="ds-temperature",
             )  # fmt: skip
         bands = _bands()
         beyond_cut = gr.Checkbox(
-            True, label="Draft beyond the cut", elem_id="ds-beyond-cut",
-            info="to see what was cut; without it drafting ends there: faster, and the text has the same law",
+            True, label=say("Draft beyond the cut"), elem_id="ds-beyond-cut",
+            info=say("to see what was cut; without it drafting ends there: faster, and the text has the same law"),
         )  # fmt: skip
         panel("schedule", elem_id="ds-schedule-panel")
         with gr.Accordion(
-            "More: top-p, min-p, penalties, length, seed, laws, system prompt", open=False, elem_id="ds-more"
+            say("More: top-p, min-p, penalties, length, seed, laws, system prompt"), open=False, elem_id="ds-more"
         ):
             with gr.Row(elem_classes=["ds-pair"]):
                 top_p = gr.Slider(
-                    0.05, 1, 1, step=0.05, label="Top-p", min_width=120, info="1 keeps all", elem_id="ds-top-p"
+                    0.05,
+                    1,
+                    1,
+                    step=0.05,
+                    label=say("Top-p"),
+                    min_width=120,
+                    info=say("1 keeps all"),
+                    elem_id="ds-top-p",
                 )
                 max_tokens = gr.Slider(
-                    1, 2048, 256, step=1, label="Max tokens", min_width=120, info="of an answer",
+                    1, 2048, 256, step=1, label=say("Max tokens"), min_width=120, info=say("of an answer"),
                     elem_id="ds-max-tokens",
                 )  # fmt: skip
             law = _law()
             seed = gr.Textbox(
-                label="Seed", placeholder="empty: a new one for each answer", max_lines=1, elem_id="ds-seed"
+                label=say("Seed"), placeholder=say("empty: a new one for each answer"), max_lines=1, elem_id="ds-seed"
             )
             inspect = gr.Checkbox(
-                True, label="Collect the laws for Rounds", elem_id="ds-inspect",
-                info="the most likely tokens of every law; takes time beside the rounds, and is not in their figures",
+                True, label=say("Collect the laws for Rounds"), elem_id="ds-inspect",
+                info=say("the most likely tokens of every law; takes time beside the rounds, not in their figures"),
             )  # fmt: skip
             system = gr.Textbox(
-                label="System prompt", placeholder="empty: the model's own", lines=2, max_lines=6, elem_id="ds-system"
+                label=say("System prompt"),
+                placeholder=say("empty: the model's own"),
+                lines=2,
+                max_lines=6,
+                elem_id="ds-system",
             )
     return {
         "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
@@ -246,10 +260,10 @@ def _controls() -> dict[str, Any]:
 
 def _law() -> dict[str, Any]:
     """Sliders of the law's rarer options, two a row."""
-    min_p = ("min_p", "Min-p", 0, 1, 0, "0 keeps all")
-    repetition = ("repetition_penalty", "Repetition penalty", 0.5, 2, 1, "1: none")
-    presence = ("presence_penalty", "Presence penalty", -2, 2, 0, "0: none")
-    frequency = ("frequency_penalty", "Frequency penalty", -2, 2, 0, "0: none")
+    min_p = ("min_p", say("Min-p"), 0, 1, 0, say("0 keeps all"))
+    repetition = ("repetition_penalty", say("Repetition penalty"), 0.5, 2, 1, say("1: none"))
+    presence = ("presence_penalty", say("Presence penalty"), -2, 2, 0, say("0: none"))
+    frequency = ("frequency_penalty", say("Frequency penalty"), -2, 2, 0, say("0: none"))
     law = {}
     for pair in ((min_p, repetition), (presence, frequency)):
         with gr.Row(elem_classes=["ds-pair"]):
@@ -266,21 +280,21 @@ def _bands() -> dict[str, Any]:
     with gr.Column(elem_id="ds-bands"):
         with gr.Row(elem_classes=["ds-pair"]):
             band_low = gr.Slider(
-                0, 1, DEFAULT_SCHEDULE.band_low, step=0.01, label="Lower band", min_width=120,
-                info="stop below it", elem_id="ds-band-low",
+                0, 1, DEFAULT_SCHEDULE.band_low, step=0.01, label=say("Lower band"), min_width=120,
+                info=say("stop below it"), elem_id="ds-band-low",
             )  # fmt: skip
             band_high = gr.Slider(
-                0, 1, DEFAULT_SCHEDULE.band_high, step=0.01, label="Upper band", min_width=120,
-                info="verify above it", elem_id="ds-band-high",
+                0, 1, DEFAULT_SCHEDULE.band_high, step=0.01, label=say("Upper band"), min_width=120,
+                info=say("verify above it"), elem_id="ds-band-high",
             )  # fmt: skip
         with gr.Row(elem_classes=["ds-pair"]):
             load_signal = gr.Dropdown(
-                list(LOAD_NAMES.items()), value=DEFAULT_SCHEDULE.load_signal, label="Load signal", min_width=120,
-                info="what decides between the bands", elem_id="ds-load-signal",
+                list(LOAD_NAMES.items()), value=DEFAULT_SCHEDULE.load_signal, label=say("Load signal"), min_width=120,
+                info=say("what decides between the bands"), elem_id="ds-load-signal",
             )  # fmt: skip
             simulated_load = gr.Slider(
-                0, 1, DEFAULT_SCHEDULE.simulated_load, step=0.01, label="Simulated load", min_width=120,
-                info="0 idle, 1 full", elem_id="ds-simulated-load",
+                0, 1, DEFAULT_SCHEDULE.simulated_load, step=0.01, label=say("Simulated load"), min_width=120,
+                info=say("0 idle, 1 full"), elem_id="ds-simulated-load",
             )  # fmt: skip
     return {
         "band_low": band_low, "band_high": band_high, "load_signal": load_signal, "simulated_load": simulated_load,

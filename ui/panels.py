@@ -16,12 +16,17 @@ STATIC = Path(__file__).parent / "static"
 _INBOX = "const page = (window.dsparkPage ??= {inbox: []});"
 
 
+def panel_markup(name: str) -> str:
+    """The constant markup of a panel."""
+    return (STATIC / f"{name}.html").read_text(encoding="utf-8").replace("<!--legend-->", legend_html())
+
+
 def panel(name: str, *, elem_id: str) -> gr.HTML:
     """A panel with the markup of ``ui/static/<name>.html``; its script is told when it is in the document.
 
     Its button with ``data-press`` triggers the component's click event.
     """
-    markup = (STATIC / f"{name}.html").read_text(encoding="utf-8").replace("<!--legend-->", legend_html())
+    markup = panel_markup(name)
     if "${" in markup or "{{" in markup or "`" in markup or "\\" in markup:
         raise AssertionError(f"{name}.html must be constant: Gradio evaluates templates.")
     return gr.HTML(
@@ -54,10 +59,19 @@ def page_css() -> str:
     return palette_css() + "".join(path.read_text(encoding="utf-8") for path in (STATIC / "page.css", *own))
 
 
+def locale_module() -> str:
+    """The module of Gradio's frontend that exports ``changeLocale``, as the page names it; '' where there is none."""
+    assets = Path(gr.__file__).parent / "templates" / "frontend" / "assets"
+    names = (path.name for path in assets.glob("core-*.js") if "as changeLocale" in path.read_text(encoding="utf-8"))
+    return next((f"assets/{name}" for name in names), "")
+
+
 def page_head() -> str:
     """Scripts of the page: plotly.js from the installed package, our modules from this one; nothing from elsewhere."""
     return (
         '<meta name="color-scheme" content="light dark">'
+        f'<meta name="dspark-locale-module" content="{locale_module()}">'
+        '<script type="module" src="dspark/static/words.js"></script>'
         '<script type="module" src="dspark/static/main.js"></script>'
         '<script src="dspark/plotly/plotly.min.js"></script>'
     )

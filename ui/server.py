@@ -17,6 +17,7 @@ from ui.host import SessionHost
 from ui.panels import STATIC, page_css, page_head
 from ui.settings import Settings
 from ui.theme import playground_theme
+from ui.words import translations
 
 MAX_UPLOAD = "1kb"  # the page takes no files; Gradio's upload route stays, so bound it
 
@@ -45,6 +46,7 @@ def launch_options(address: str, port: int) -> dict[str, Any]:
         "max_file_size": MAX_UPLOAD,
         "footer_links": [],
         "theme": playground_theme(),
+        "i18n": translations(),
         "css": page_css(),
         "head": page_head(),
         "app_kwargs": {"routes": _routes(), "docs_url": None, "redoc_url": None, "openapi_url": None},

@@ -1,4 +1,5 @@
 import { make, setText } from "./text.js";
+import { currentLanguage, onLanguage, setLanguage, t } from "./words.js";
 
 const KEY = "dspark-theme";
 
@@ -21,26 +22,36 @@ function toggleTheme() {
   }
 }
 
+function mountLanguages(root) {
+  const buttons = [...root.querySelectorAll("[data-language]")];
+  const show = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.language === currentLanguage())));
+  for (const button of buttons) button.addEventListener("click", () => setLanguage(button.dataset.language));
+  onLanguage(show);
+  show();
+}
+
 function curve(source) {
-  const node = make("span", "ds-curve", source.startsWith("not profiled") ? "not profiled" : "profiled");
+  const node = make("span", "ds-curve", source.startsWith("not profiled") ? t("not profiled") : t("profiled"));
   node.tabIndex = 0;
-  node.dataset.tip = `What a step costs on this machine, which the policies prefix and delayed need: ${source}`;
+  node.dataset.tip = t("What a step costs on this machine, which the policies prefix and delayed need: {source}", { source });
   return node;
 }
 
 export function mountHeader(root, store) {
   applySavedTheme();
   root.querySelector(".ds-theme").addEventListener("click", toggleTheme);
+  mountLanguages(root);
   const state = root.querySelector(".ds-state");
   const progress = root.querySelector(".ds-progress");
   const machine = root.querySelector(".ds-machine");
+  onLanguage(() => machine.replaceChildren());
   store.listen(({ status }) => {
     if (!status) return;
     state.dataset.phase = status.phase;
     const words = {
-      loading: `loading ${status.name}: ${status.stage}`,
-      ready: status.active > 0 ? `ready, ${status.active} running` : "ready",
-      failed: "the model could not be opened",
+      loading: t("loading {name}: {stage}", status),
+      ready: status.active > 0 ? t("ready, {active} running", status) : t("ready"),
+      failed: t("the model could not be opened"),
     };
     setText(state.querySelector(".ds-state-text"), words[status.phase]);
     progress.hidden = status.phase !== "loading";

@@ -10,6 +10,7 @@ import { mountRounds } from "./rounds.js";
 import { Store } from "./store.js";
 import { mountTable } from "./table.js";
 import { watchTips } from "./tip.js";
+import { onLanguage, translate } from "./words.js";
 
 const mounts = {
   chat: mountChat,
@@ -30,7 +31,9 @@ const page = (window.dsparkPage ??= { inbox: [] });
 
 function take([kind, ...rest]) {
   if (kind === "feed") store.receive(rest[0]);
-  if (kind === "mount") mounts[rest[0]](rest[1], store, rest[2]);
+  if (kind !== "mount") return;
+  translate(rest[1]);
+  mounts[rest[0]](rest[1], store, rest[2]);
 }
 
 const waiting = page.inbox;
@@ -38,6 +41,7 @@ page.inbox = { push: take };
 page.store = store;
 waiting.forEach(take);
 watchTips();
+onLanguage(() => store.startOver());
 
 // Esc stops the running answer, from anywhere on the page.
 document.addEventListener("keydown", (event) => {

@@ -156,7 +156,7 @@ export function mountRibbon(root, store) {
   const openRound = (round, position = null) => {
     hideTip();
     store.choose(round, position);
-    openTab("Rounds");
+    openTab("rounds");
   };
 
   ribbon.addEventListener("click", (event) => {

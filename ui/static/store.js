@@ -97,6 +97,12 @@ export class Store {
     this.changed();
   }
 
+  // Everything that is drawn is drawn anew: the language has changed.
+  startOver() {
+    this.epoch += 1;
+    this.changed();
+  }
+
   listen(draw) {
     this.listeners.push(draw);
     this.changed();

@@ -1,7 +1,7 @@
-// The page's tabs are Gradio's; this opens one by its name.
+// The page's tabs are Gradio's; this opens one by its key (ui/tabs.py).
 
-export function openTab(name) {
-  const tab = [...document.querySelectorAll("#ds-tabs [role=tab]")].find((button) => button.textContent.trim() === name);
+export function openTab(key) {
+  const tab = document.querySelector(`#ds-tabs [role=tab][data-tab-id="${CSS.escape(key)}"]`);
   tab?.click();
   tab?.focus();
 }
