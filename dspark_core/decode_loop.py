@@ -200,8 +200,7 @@ class DecodeLoop:
         """
         begun = self._now()
         turns = self._turns(answers)
-        drafting_s = self._planner.drafting_s(_counts(turns))
-        around = RoundView(self.load(len(answers)), self._planner.step_curve, drafting_s)
+        around = self._planner.around(self.load(len(answers)), [turn.drafting for turn in turns])
         start = self._now()
         drafting = self._draft(turns, around)
         drafted = self._now()
@@ -366,15 +365,6 @@ class DecodeLoop:
         if self.target.device.type == "cuda":
             torch.cuda.synchronize(self.target.device)
         return time.perf_counter()
-
-
-def _counts(turns: Sequence[Turn]) -> dict[str, list[int]]:
-    """By drafter, the drafts that each of its requests asks for, where it drafts."""
-    counts: dict[str, list[int]] = {}
-    for turn in turns:
-        if turn.count > 0:
-            counts.setdefault(turn.answer.drafter.name, []).append(turn.count)
-    return counts
 
 
 def _each(turns: Sequence[Turn], action: Callable[[Turn], None]) -> list[Turn]:

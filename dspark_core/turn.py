@@ -19,6 +19,7 @@ from dspark_core.events import (
     Token,
 )
 from dspark_core.inspection import Inspector, TargetLaws
+from dspark_core.params import ScheduleParams
 from dspark_core.scheduling import DraftView, Plan, load_for
 from dspark_core.scheduling.back_off import Judgement
 from dspark_core.target.base import TargetOutput
@@ -71,9 +72,15 @@ class Turn:
         return min(count, self.schedule.l_max) if self.schedule.stop_early else count
 
     def judge(self, judgement: Judgement) -> None:
-        """Draft what is wanted, or rest."""
+        """Draft what is wanted, or as much of it as is worth it, or rest."""
         self.judgement = judgement
-        self.count = 0 if judgement.rest else self.wanted
+        wanted = self.wanted if judgement.most is None else min(self.wanted, judgement.most)
+        self.count = 0 if judgement.rest else wanted
+
+    @property
+    def drafting(self) -> tuple[str, int, ScheduleParams, float | None]:
+        """What `Planner.around` is told."""
+        return self.answer.drafter.name, self.count, self.schedule, self.judgement.expected
 
     @property
     def view(self) -> DraftView:

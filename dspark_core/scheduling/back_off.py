@@ -1,20 +1,23 @@
-"""Back-off: a request whose drafts do not pay decodes plainly for some rounds, says so, and tries again.
+"""Back-off: where drafts do not pay, requests decode plainly, say so, and one at a time tries again now and then.
 
 Decided before anything is drafted, from earlier rounds alone, so the text's law stays the target's. Symbols: N requests
-in the round, e drafts that one has accepted a round, ℓ that one has verified, T(B) seconds of a pass over B tokens,
-D seconds of the drafting, Θ tokens a second.
+in the round, e drafts that one has accepted a round, ℓ that one has verified, d that one has drawn, T(B) seconds of a
+pass over B tokens, D seconds of the drafting, Θ tokens a second.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 from dspark_core.params import ScheduleParams
-from dspark_core.scheduling.evidence import BackOffRule, Evidence, Record
+from dspark_core.scheduling.evidence import BackOffRule, Evidence, Means, Memory, Record
 from dspark_core.scheduling.step_curve import StepCurve
+
+_MEMORIES = 64  # of (drafter, schedule, size of batch); the one that was not used for longest is forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,19 @@ class Wish:
         drafts: how many tokens; 0 is plain decoding.
         schedule: in force this round.
         may_rest: whether it may be told to draft nothing.
+        may_shorten: whether it may be told to draft fewer.
     """
 
     drafter: str
     drafts: int
     schedule: ScheduleParams
     may_rest: bool
+    may_shorten: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is something to decide."""
+        return self.may_rest and self.drafts > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,134 +50,164 @@ class Judgement:
 
     Attributes:
         gain: the batch's tokens a second with its drafts over those without, chance counted in their favour (see
-            `BackOffRule.doubt`); None where not judged yet. While it rests, as when the rest began.
-        rest: rounds that it still rests, this one included; 0: it drafts.
+            `BackOffRule.doubt`); None where too little has been seen.
+        rest: rounds that it still rests, this one included, if nothing changes; 0: it drafts.
         reason: why it rests, for the screen; '' where it drafts.
+        most: most tokens that are worth drafting; None: all that it wants.
+        expected: tokens that it will draw by what was seen, to count their cost by; None where too little was seen.
     """
 
     gain: float | None = None
     rest: int = 0
     reason: str = ""
+    most: int | None = None
+    expected: float | None = None
 
 
 class BackOff:
-    """Remembers each request's drafting rounds for as long as the request lives, and who rests.
+    """Remembers the drafting rounds of each request while it lives, and of batches longer, and says who rests.
 
     The model: a round in which the requests S draft commits N + Σ_S e tokens and takes T(N + Σ_S ℓ) + D(S) seconds,
-    with the means e and ℓ of recent rounds and the profile's T and D. That is joint: what one saves by resting depends
-    on the others, and D has a part that is only saved when all rest. So requests are ranked by e over what they cost,
-    and of the sets "the first n of them" the one with the largest Θ drafts, the empty one included. The gain of a
-    request is the best Θ of the sets with it over the best of those without. Times come from the profile, not from the
-    clock: a seed gives the same text again, and a program that disturbs one round decides nothing.
+    with the means of recent rounds and the profile's T and D. That is joint: what one saves by resting depends on the
+    others, and D has a part that is only saved when all rest. So requests are ranked by e over what they cost, and of
+    the sets "the first n of them" the one with the largest Θ drafts, the empty one included. The gain of a request is
+    the best Θ of the sets with it over the best of those without. Times come from the profile, not from the clock: a
+    program that disturbs one round decides nothing.
 
-    What was seen in another batch (less than half, or more than twice as many requests) or under another schedule or by
-    another drafter says little of this one, and is forgotten; a rest ends with it.
+    In a batch, requests of the same drafter and schedule share what they see, and it outlives them: by `_size_of` the
+    batch, since what is verified depends on it. So a new request is judged before it has drafted anything. The tries of
+    those that rest are paced: what they lose is a small share of the throughput (`BackOffRule.trials`), and only one
+    request tries at a time, the one whose last draft is longest ago. A request by itself shares nothing, so that a seed
+    gives the same text again.
     """
 
     def __init__(self, rule: BackOffRule | None = None) -> None:
         self.rule = rule or BackOffRule()
         self._records: WeakKeyDictionary[object, Record] = WeakKeyDictionary()
+        self._memories: OrderedDict[tuple[str, ScheduleParams, int], Memory] = OrderedDict()
+        self._learning: WeakKeyDictionary[object, Memory] = WeakKeyDictionary()  # the batch's, of the last judgement
+        self._now = 0
 
     def judge(self, owners: Sequence[object], wishes: Sequence[Wish], curve: StepCurve | None) -> list[Judgement]:
         """Who drafts in this round; to be asked once a round, with the same object for each of a request's rounds."""
-        records = [self._record_of(owner) for owner in owners]
-        for record, wish in zip(records, wishes, strict=True):
-            record.keep_to(wish.drafter, wish.schedule, len(wishes))
-        if curve is None or not any(wish.may_rest and wish.drafts for wish in wishes):
-            return [Judgement()] * len(wishes)
-        batch = _Batch(records, wishes, curve, self.rule.doubt)
-        gains = batch.gains([index for index in range(len(wishes)) if batch.can_be_judged(index)])
-        return [
-            self._judgement(record, gains.get(index), batch.looked_at(index))
-            if wish.may_rest and wish.drafts
-            else Judgement()
-            for index, (record, wish) in enumerate(zip(records, wishes, strict=True))
-        ]
+        judgements = [Judgement()] * len(wishes)
+        judged = [index for index, wish in enumerate(wishes) if wish.judged]
+        if curve is None or not judged:
+            return judgements
+        self._now += 1
+        places = {index: self._place(owners[index], wishes[index], len(wishes)) for index in judged}
+        batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve)
+        gains = batch.gains([index for index in judged if places[index][1].known])
+        for memory in {id(memory): memory for _, memory in places.values()}.values():
+            members = [index for index in judged if places[index][1] is memory]
+            resting = [index for index in members if gains.get(index, 1.0) < 1]
+            resting.sort(key=lambda index: (places[index][0].drafted_at, index))  # who waits longest comes first
+            trying = 1 if resting and memory.wait == 0 else 0  # it drafts all the same
+            if trying:
+                memory.pace(gains[resting[0]])
+            resting = resting[trying:]
+            for index in members:
+                if index not in resting:
+                    judgements[index] = self._draft(*places[index], wishes[index], gains.get(index))
+            for ahead, index in enumerate(resting):
+                judgements[index] = self._rest(memory, gains[index], ahead, alone=len(wishes) == 1)
+            memory.wait = max(0, memory.wait - 1)
+        return judgements
 
-    def learn(self, owner: object, verify_len: int, num_accepted: int) -> None:
+    def learn(self, owner: object, drafted: int, verify_len: int, num_accepted: int) -> None:
         """What became of the drafts of a round that began with `judge`; rounds without drafting teach nothing."""
-        self._record_of(owner).learn(verify_len, num_accepted)
+        record = self._record_of(owner)
+        record.learn(drafted, verify_len, num_accepted)
+        memory = self._learning.get(owner, record)
+        if memory is not record:
+            memory.learn(drafted, verify_len, num_accepted)
 
     def _record_of(self, owner: object) -> Record:
         record = self._records.get(owner)
         if record is None:
-            record = self._records[owner] = Record(self.rule)
+            record = self._records[owner] = Record(self.rule, self._now)
         return record
 
-    def _judgement(self, record: Record, gain: float | None, rounds: int) -> Judgement:
-        if gain is not None and gain < 1:
-            record.begin_rest(gain, rounds)
-        if record.rest == 0:
-            return Judgement(gain)
-        rest = record.rest
-        record.rest -= 1
+    def _place(self, owner: object, wish: Wish, requests: int) -> tuple[Record, Memory]:
+        """The request's own record, and whose evidence it shares: its own where it is alone."""
+        record = self._record_of(owner)
+        record.keep_to(wish.drafter, wish.schedule, requests)
+        memory = self._memory_of(wish, requests) if requests > 1 else record
+        self._learning[owner] = memory
+        return record, memory
+
+    def _memory_of(self, wish: Wish, requests: int) -> Memory:
+        """The memory for this size of batch; a new one begins with what was seen in batches of the nearest size."""
+        size = _size_of(requests)
+        key = (wish.drafter, wish.schedule, size)
+        memory = self._memories.get(key)
+        if memory is None:
+            like = [(abs(other[2] - size), other) for other in self._memories if other[:2] == key[:2]]
+            seen = self._memories[min(like, key=lambda pair: pair[0])[1]].seen if like else None
+            memory = self._memories[key] = Memory(self.rule, self.rule.batch_window, seen)
+            if len(self._memories) > _MEMORIES:
+                self._memories.popitem(last=False)
+        self._memories.move_to_end(key)
+        return memory
+
+    def _means(self, record: Record, memory: Memory) -> Means | None:
+        others = Evidence() if memory is record else memory.seen
+        return record.seen.leaning_on(others, self.rule.doubt)
+
+    def _rest(self, memory: Memory, gain: float, ahead: int, *, alone: bool) -> Judgement:
+        rest = memory.wait * (1 + ahead)
+        whose = "" if alone else " of all requests"
         reason = (
-            f"resting from drafts: gain {record.gain:.2f} over {_counted(record.rounds)}; "
+            f"resting from drafts: gain {gain:.2f} over {_counted(round(memory.seen.rounds))}{whose}; "
             f"tries again in {_counted(rest)}"
         )
-        return Judgement(record.gain, rest, reason)
+        return Judgement(gain, rest, reason)
+
+    def _draft(self, record: Record, memory: Memory, wish: Wish, gain: float | None) -> Judgement:
+        record.drafted_at = self._now
+        lengths = [length for length in (record.longest, memory.longest) if length is not None]
+        most = 2 * max(lengths) + 2 if lengths and wish.may_shorten else None
+        means = self._means(record, memory)
+        expected = None if means is None or not memory.known else means.drafted
+        return Judgement(gain, most=most, expected=expected)
 
 
 class _Batch:
-    """A round's requests as the model sees them."""
+    """A round's requests as the model sees them; those without means are not judged, and count as if they rested."""
 
-    def __init__(self, records: Sequence[Record], wishes: Sequence[Wish], curve: StepCurve, doubt: float) -> None:
-        self._records = records
+    def __init__(self, wishes: Sequence[Wish], means: dict[int, Means | None], curve: StepCurve) -> None:
         self._wishes = wishes
+        self._means = means
         self._curve = curve
-        self._pool: dict[str, Evidence] = {}
-        for record, wish in zip(records, wishes, strict=True):
-            self._pool[wish.drafter] = self._pool.get(wish.drafter, Evidence()) + record.seen
-        self._means = [
-            record.seen.leaning_on(self._pool[wish.drafter] - record.seen, doubt)
-            for record, wish in zip(records, wishes, strict=True)
-        ]
-
-    def looked_at(self, index: int) -> int:
-        """Rounds of drafting behind a judgement: its own, and those of requests with the same drafter."""
-        return self._pool[self._wishes[index].drafter].rounds
-
-    def can_be_judged(self, index: int) -> bool:
-        """Whether a request may rest, does not rest, and has enough behind it."""
-        record, wish = self._records[index], self._wishes[index]
-        if not wish.may_rest or wish.drafts == 0 or record.rest > 0 or record.seen.rounds == 0:
-            return False
-        return self.looked_at(index) >= record.needed
 
     def gains(self, judged: Sequence[int]) -> dict[int, float]:
-        """The gain of each request of ``judged``; the others that do not rest draft in any case."""
-        drafting = [index for index, wish in enumerate(self._wishes) if wish.drafts and self._records[index].rest == 0]
-        costs = self._costs(drafting)
-        ranked = sorted(judged, key=lambda index: -self._means[index][0] / costs[index])
+        """The gain of each request of ``judged``; those that must not rest draft in any case."""
         load = _Load(self._curve, len(self._wishes))
-        for index in sorted(set(drafting) - set(judged)):
-            load.add(self._wishes[index], *self._means[index])
+        for wish in self._wishes:
+            if wish.drafts and not wish.may_rest:  # nobody looks at what becomes of them: as if all were in vain
+                load.add(wish.drafter, Means(0.0, float(wish.drafts), float(wish.drafts)))
+        known = [(index, means) for index in judged if (means := self._means[index]) is not None]
+        costs = self._costs(known)
+        ranked = sorted(known, key=lambda each: -each[1].accepted / costs[each[0]])
         rates = [load.throughput()]
-        for index in ranked:
-            load.add(self._wishes[index], *self._means[index])
+        for index, means in ranked:
+            load.add(self._wishes[index].drafter, means)
             rates.append(load.throughput())
         without = list(accumulate(rates[:-1], max))
         with_it = list(accumulate(reversed(rates[1:]), max))[::-1]
-        return {index: with_it[at] / without[at] for at, index in enumerate(ranked)}
+        return {index: with_it[at] / without[at] for at, (index, _) in enumerate(ranked)}
 
-    def _costs(self, drafting: Sequence[int]) -> dict[int, float]:
+    def _costs(self, drafting: Sequence[tuple[int, Means]]) -> dict[int, float]:
         """Seconds that each one's drafts take, as its part of what those of all take."""
-        verified = sum(self._means[index][1] for index in drafting)
-        requests = len(self._wishes)
-        a_token = self._curve.seconds(requests + max(1, round(verified))) - self._curve.seconds(requests)
-        a_token /= max(1, round(verified))
-        whole = _Load(self._curve, requests)
-        for index in drafting:
-            whole.add(self._wishes[index], 0.0, 0.0)
-        shares = {
-            name: self._curve.drafting_s({name: counts}) / sum(counts)
-            for name, counts in whole.drafts.items()
-            if counts
-        }
+        requests, whole = len(self._wishes), _Load(self._curve, len(self._wishes))
+        for index, means in drafting:
+            whole.add(self._wishes[index].drafter, means)
+        verified = max(1, round(whole.tokens) - requests)
+        a_token = (self._curve.seconds(requests + verified) - self._curve.seconds(requests)) / verified
+        shares = whole.drafting_shares()
         return {
-            index: max(1e-12, a_token * self._means[index][1] + shares[wish.drafter] * wish.drafts)
-            for index in drafting
-            for wish in [self._wishes[index]]
+            index: max(1e-12, a_token * means.verified + shares[self._wishes[index].drafter] * means.drafted)
+            for index, means in drafting
         }
 
 
@@ -176,17 +216,33 @@ class _Load:
 
     def __init__(self, curve: StepCurve, requests: int) -> None:
         self._curve = curve
-        self._expected = self._tokens = float(requests)
-        self.drafts: dict[str, list[int]] = {}
+        self._expected = self.tokens = float(requests)
+        self._drafts: dict[str, tuple[int, float]] = {}  # requests, and drafts of all of them
 
-    def add(self, wish: Wish, accepted: float, verified: float) -> None:
-        self._expected += accepted
-        self._tokens += verified
-        self.drafts.setdefault(wish.drafter, []).append(wish.drafts)
+    def add(self, drafter: str, means: Means) -> None:
+        self._expected += means.accepted
+        self.tokens += means.verified
+        requests, drafts = self._drafts.get(drafter, (0, 0.0))
+        self._drafts[drafter] = (requests + 1, drafts + means.drafted)
 
     def throughput(self) -> float:
         """Θ."""
-        return self._expected / (self._curve.seconds(round(self._tokens)) + self._curve.drafting_s(self.drafts))
+        return self._expected / (self._curve.seconds(round(self.tokens)) + sum(self._seconds().values()))
+
+    def drafting_shares(self) -> dict[str, float]:
+        """By drafter, the seconds of each draft."""
+        return {name: taken / max(1.0, self._drafts[name][1]) for name, taken in self._seconds().items()}
+
+    def _seconds(self) -> dict[str, float]:
+        return {
+            name: self._curve.drafting_of(name, requests, max(1.0, drafts / requests))
+            for name, (requests, drafts) in self._drafts.items()
+        }
+
+
+def _size_of(requests: int) -> int:
+    """Batches of 2, of 3 or 4, of 5 to 8, of 9 to 16, … requests are alike."""
+    return (requests - 1).bit_length()
 
 
 def _counted(rounds: int) -> str:

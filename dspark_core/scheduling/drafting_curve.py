@@ -53,6 +53,13 @@ class DraftingCurve:
             return least
         return least + (most - least) * min(1.0, (drafts - below[0]) / (above[0] - below[0]))
 
+    def one_more_s(self, requests: int) -> float:
+        """Seconds that one more draft of one request adds, on the mean of all that was measured; 0 with a single d."""
+        (least, first), (most, last) = self.lines[0], self.lines[-1]
+        if most == least:
+            return 0.0
+        return max(0.0, last.seconds(requests) - first.seconds(requests)) / (most - least) / requests
+
 
 def _line(points: list[tuple[int, float]], source: str) -> StepCurve:
     if len(points) == 1:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
+from statistics import fmean
 from weakref import WeakKeyDictionary
 
 from dspark_core.errors import ParameterError
+from dspark_core.events import LoadSample
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.back_off import BackOff, Judgement, Wish
 from dspark_core.scheduling.policies import LAB_POLICIES, POLICIES, policy_named
 from dspark_core.scheduling.policy import DraftView, Plan, RoundView, SchedulerPolicy, curve_for
+from dspark_core.scheduling.prefix import PrefixPolicy
 from dspark_core.scheduling.step_curve import StepCurve
 
 LAG = 2  # rounds that `DraftView.earlier` lies behind
@@ -32,6 +36,9 @@ class Planner:
         self.step_curve = step_curve
         self._lab = lab
         self._back_off = back_off or BackOff()
+        self._drafted: WeakKeyDictionary[object, int] = (
+            WeakKeyDictionary()
+        )  # drafts drawn in the round that was planned
         self._past: WeakKeyDictionary[object, deque[tuple[str, tuple[float, ...]]]] = WeakKeyDictionary()
 
     def policy_for(self, schedule: ScheduleParams, drafter: str | None = None) -> SchedulerPolicy:
@@ -52,16 +59,43 @@ class Planner:
             owners: as in `plan`.
             drafting: of each, its drafter's name, the drafts that it would draw, and its schedule.
         """
-        wishes = [Wish(*each, may_rest=self._may_rest(each[2])) for each in drafting]
+        wishes = [Wish(*each, self._may_rest(each[2]), _may_shorten(each[2])) for each in drafting]
         return self._back_off.judge(owners, wishes, self.step_curve)
 
     def learn(self, owner: object, verify_len: int, num_accepted: int) -> None:
-        """What became of the drafts that ``owner`` drew in this round."""
-        self._back_off.learn(owner, verify_len, num_accepted)
+        """What became of the drafts that ``owner`` drew in this round, which was planned."""
+        self._back_off.learn(owner, self._drafted.get(owner, 0), verify_len, num_accepted)
 
-    def drafting_s(self, wanted: Mapping[str, Sequence[int]]) -> float:
-        """Seconds of a round's drafting by the profile, 0 without one; see `StepCurve.drafting_s`."""
-        return 0.0 if self.step_curve is None else self.step_curve.drafting_s(wanted)
+    def around(self, load: LoadSample, drafting: Sequence[tuple[str, int, ScheduleParams, float | None]]) -> RoundView:
+        """The round before it drafts.
+
+        Args:
+            load: its sample.
+            drafting: of each request, its drafter's name, the tokens that it is to draft, its schedule, and how many it
+                will draw as far as `Judgement.expected` tells.
+        """
+        curve = self.step_curve
+        if curve is None:
+            return RoundView(load, requests=len(drafting))
+        expected: dict[str, list[float]] = {}
+        forced = weighed = 0
+        for name, count, schedule, drawn in drafting:
+            if count == 0:
+                continue
+            expected.setdefault(name, []).append(float(count) if drawn is None else max(1.0, min(drawn, count)))
+            weighs = self.policy_for(schedule).needs_curve
+            weighed += weighs
+            forced += min(count, schedule.l_min if weighs else schedule.l_max)
+        return RoundView(
+            load,
+            curve,
+            curve.drafting_s(expected),
+            requests=len(drafting),
+            forced_tokens=forced,
+            weighed_requests=weighed,
+            expected_drafts=fmean(chain.from_iterable(expected.values())) if expected else 0.0,
+            draft_s=min((curve.one_more_draft_s(name, len(each)) for name, each in expected.items()), default=0.0),
+        )
 
     def _may_rest(self, schedule: ScheduleParams) -> bool:
         if schedule.back_off is not None:
@@ -81,6 +115,8 @@ class Planner:
         seen = [
             view.after(self._earlier(owner, view.schedule.policy)) for owner, view in zip(owners, views, strict=True)
         ]
+        for owner, view in zip(owners, seen, strict=True):
+            self._drafted[owner] = view.num_drafted
         plans: list[Plan | Exception] = [RuntimeError("not planned")] * len(seen)
         for name in sorted({view.schedule.policy for view in seen}, key=_turn_of):
             members = [index for index, view in enumerate(seen) if view.schedule.policy == name]
@@ -105,6 +141,11 @@ class Planner:
         if past is None or len(past) < LAG or any(name != policy for name, _ in past):
             return None
         return past[0][1]
+
+
+def _may_shorten(schedule: ScheduleParams) -> bool:
+    """Whether the policy weighs what drafts cost before they are drawn, so that fewer drafts are its own choice."""
+    return schedule.stop_early and schedule.policy == PrefixPolicy.name
 
 
 def _turn_of(name: str) -> tuple[bool, int]:

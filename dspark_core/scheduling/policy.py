@@ -86,10 +86,16 @@ class RoundView:
     Attributes:
         load: the load sample, the engine's own figures included; what a request simulates is in its schedule.
         step_curve: SPS(B) of this machine, or None where it has not been measured.
-        drafting_s: seconds of the round's drafting by the profile, for the drafts that were asked for. Not the time
-            that it took, which may depend on the drafts.
+        drafting_s: seconds of the round's drafting by the profile, for the drafts that were asked for, or that were to
+            be expected by earlier rounds. Not the time that it took, which may depend on the drafts.
         settled_tokens: tokens of the pass that other policies have decided on already, anchors included.
         settled_expected: tokens that these are expected to commit: 1 and the survivals of the verified drafts for each.
+        requests: requests in the round; like the rest, known before anything is drafted.
+        forced_tokens: drafts that the pass may hold whatever their survivals: L_min of those that are weighed by the
+            step curve, all of those that are not.
+        weighed_requests: requests that draft, and whose drafts are weighed by the step curve.
+        expected_drafts: drafts of each request that ``drafting_s`` is for, on the mean.
+        draft_s: seconds that one more draft costs one request, by the profile.
     """
 
     load: LoadSample
@@ -97,6 +103,15 @@ class RoundView:
     drafting_s: float = 0.0
     settled_tokens: int = 0
     settled_expected: float = 0.0
+    requests: int = 1
+    forced_tokens: int = 0
+    weighed_requests: int = 1
+    expected_drafts: float = 0.0
+    draft_s: float = 0.0
+
+    def drafting_of(self, drafts: int) -> float:
+        """Seconds of the round's drafting if the requests that are weighed draft so many tokens each."""
+        return max(0.0, self.drafting_s + (drafts - self.expected_drafts) * self.weighed_requests * self.draft_s)
 
     def reading(self, schedule: ScheduleParams) -> LoadReading:
         """The load that the schedule names; without a value, with the reason."""

@@ -84,16 +84,22 @@ class StepCurve:
         """The same passes with the cost of these drafters."""
         return replace(self, drafting=drafting)
 
-    def drafting_s(self, wanted: Mapping[str, Sequence[int]]) -> float:
+    def drafting_s(self, wanted: Mapping[str, Sequence[float]]) -> float:
         """Seconds in which a round drafts: of each drafter's name, the drafts that each of its requests asks for.
 
         A drafter that was not measured counts nothing: only policies that do not weigh costs may use it.
         """
         return sum(
-            self.drafting[name].seconds(len(counts), sum(counts) / len(counts))
-            for name, counts in wanted.items()
-            if counts and name in self.drafting
+            self.drafting_of(name, len(counts), sum(counts) / len(counts)) for name, counts in wanted.items() if counts
         )
+
+    def drafting_of(self, name: str, requests: int, drafts: float) -> float:
+        """Seconds in which so many requests draft so many tokens each with one drafter; 0 where it was not measured."""
+        return self.drafting[name].seconds(requests, drafts) if name in self.drafting else 0.0
+
+    def one_more_draft_s(self, name: str, requests: int) -> float:
+        """Seconds that one more draft costs a request, when so many draft together; 0 where it was not measured."""
+        return self.drafting[name].one_more_s(requests) if name in self.drafting else 0.0
 
     @property
     def _last_slope(self) -> float:

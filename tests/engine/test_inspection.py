@@ -132,7 +132,7 @@ def test_who_does_not_ask_gets_the_same_rounds_without_their_laws(drafter, tempe
 
 def test_prefix_tells_the_throughputs_that_it_weighed():
     lengths = set()
-    for r in rounds_of("dspark", policy="prefix", stop_early=True):
+    for r in rounds_of("dspark", policy="prefix", stop_early=False):
         weighed = r.inspection.throughputs
         if not r.draft:
             continue

@@ -16,6 +16,7 @@ from dspark_core.penalties import adjusted
 from dspark_core.scheduling import POLICIES, Plan
 from dspark_core.scheduling.back_off import BackOff
 from dspark_core.scheduling.drafting_curve import DraftingCurve
+from dspark_core.scheduling.evidence import BackOffRule
 from dspark_core.scheduling.step_curve import StepCurve
 from tests.toy import (
     FixedLoad,
@@ -176,18 +177,19 @@ PAIR_SECONDS = (1.0, 1.0, 1.05, 1.1, 1.5)  # room for two drafts in all
 HINDSIGHT_SECONDS = (1.0, 1.0, 1.4, 1.65, 1.7)  # one draft does not pay, three may
 
 
-def law_of_two(policies, seconds, *, lab: bool = False, back_off: BackOff | None = None):
+def law_of_two(policies, seconds, *, lab: bool = False, rule: BackOffRule | None = None, stop_early: bool = True):
     """How far the joint law of two answers in one batch is from two that know nothing of each other; first lengths."""
     drafter = TableDrafter(2, 2)
     drafter.confidence = [[0.5, 0.6], [0.95, 0.1]]  # c_1 by the anchor, c_2 by x_1: a_2 beats the other's a_1, or not
     curve = StepCurve.of(range(1, 6), seconds, source="by hand").with_drafting(FREE)
-    target, options = ToyTarget(vocab_size=2), {"step_curve": curve, "full_batch": 4, "lab": lab, "back_off": back_off}
-    loop = DecodeLoop(target, ToyTokenizer(), {"table": drafter}, FixedLoad(), **options)
+    target, options = ToyTarget(vocab_size=2), {"step_curve": curve, "full_batch": 4, "lab": lab}
     samplings = [SamplingParams(temperature=1.0, max_new_tokens=length) for length in PAIR_LENGTHS]
-    schedules = [ScheduleParams(policy, 0, 2, band_low=0.2) for policy in policies]
+    schedules = [ScheduleParams(policy, 0, 2, band_low=0.2, stop_early=stop_early) for policy in policies]
     lengths, emitted = set(), defaultdict(float)
 
     def run(dice) -> tuple[tuple[int, ...], ...]:
+        back_off = BackOff(rule)  # anew: it remembers batches
+        loop = DecodeLoop(target, ToyTokenizer(), {"table": drafter}, FixedLoad(), back_off=back_off, **options)
         answers = [
             loop.open(GenerationRequest(prompt, sampling, schedule, "table"), dice)
             for prompt, sampling, schedule in zip(PAIR_PROMPTS, samplings, schedules, strict=True)
@@ -209,9 +211,16 @@ def law_of_two(policies, seconds, *, lab: bool = False, back_off: BackOff | None
 
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
 def test_two_answers_in_one_batch_keep_their_laws_and_stay_independent(pair):
-    distance, lengths = law_of_two(pair, PAIR_SECONDS)
+    distance, lengths = law_of_two(pair, PAIR_SECONDS, stop_early=False)
     assert distance < 1e-6
     assert lengths == PAIRS[pair]
+
+
+def test_two_answers_whose_drafting_stops_by_what_each_expects_of_the_other_keep_their_laws():
+    """What x_2 is worth depends on x_1 here, so drafting stops before it, or not."""
+    distance, lengths = law_of_two(("prefix", "prefix"), (1.0, 1.0, 1.05, 1.1, 1.2))
+    assert distance < 1e-6
+    assert lengths == {(1, 1), (1, 2)}
 
 
 def test_the_enumeration_of_two_can_fail():

@@ -13,7 +13,7 @@ from dspark_core.scheduling.evidence import BackOffRule
 from tests.engine.test_law import CURVE, EXACT, PAIRS, PROMPT, SCHEDULES, VARIANTS, law_of_two
 from tests.toy import FixedLoad, ToyTarget, ToyTokenizer, every_branch, target_law, toy_drafters
 
-RESTLESS = BackOffRule(window=1, least=1, retry=1, shortest=1, longest=1, doubt=0.0)  # judged by one round
+RESTLESS = BackOffRule(window=1, batch_window=1, least=1, trials=1.0, doubt=0.0)  # judged by one round, tries soon
 LENGTH = 4
 
 
@@ -47,7 +47,7 @@ def test_whether_a_round_drafts_may_depend_on_what_the_one_before_had_accepted(d
 
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
 def test_two_answers_that_rest_by_what_both_had_accepted_stay_independent(pair):
-    distance, _ = law_of_two(pair, (1.0, 1.3, 1.6, 1.9, 2.2), back_off=BackOff(RESTLESS))
+    distance, _ = law_of_two(pair, (1.0, 1.3, 1.6, 1.9, 2.2), rule=RESTLESS)
     assert distance < EXACT
 
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -54,8 +55,9 @@ def test_lengths_stay_within_bounds_drafts_and_room(policy):
 def stopped_early(confidences, schedule, count):
     """What drafting leaves of c_1 … c_count when the policy is asked before each draw: drafts, confidences known."""
     goes_on = policy_named(schedule.policy).goes_on
+    around = replace(AROUND, forced_tokens=min(schedule.l_min, count))
     for k in range(1, count + 1):
-        if not goes_on(confidences[:k], schedule, AROUND):
+        if not goes_on(confidences[:k], schedule, around):
             return k - 1, confidences[:k]
     return count, confidences[:count]
 
@@ -77,7 +79,12 @@ def test_drafting_that_stops_early_leaves_length_and_reason_as_with_the_whole_bl
         early = DraftView(drafted, known, schedule, room)
         for view in (whole, early):
             assert view.lower <= policy_named(policy).plan([view], AROUND)[0].verify_len <= view.upper
-        assert policy_named(policy).plan([early], AROUND) == policy_named(policy).plan([whole], AROUND), (whole, early)
+        left, full = (policy_named(policy).plan([view], AROUND)[0] for view in (early, whole))
+        if policy == "prefix" and drafted < drawable:  # it weighed the last one before drawing it, and says so
+            assert drafted == 0 or schedule.l_max == drafted or "stopped" in left.reason
+            left, full = (replace(p, reason="", throughputs=p.throughputs[: 1 + drafted]) for p in (left, full))
+            full = replace(full, throughputs=full.throughputs[: len(left.throughputs)])
+        assert left == full, (whole, early)
     assert stops > 500
 
 
@@ -89,6 +96,36 @@ def test_a_policy_goes_on_exactly_as_far_as_it_would_verify(policy, l_min, l_max
     for block in itertools.product(LEVELS, repeat=4):
         length = plan(policy, block, l_min=l_min, l_max=l_max).verify_len
         assert stopped_early(block, schedule, 4)[0] == length
+
+
+def test_prefix_by_itself_drafts_exactly_as_far_as_it_verifies_where_drafting_is_free():
+    lengths = set()
+    for block in itertools.product(LEVELS, repeat=4):
+        for l_min in (0, 1):
+            length = plan("prefix", block, l_min=l_min).verify_len
+            assert stopped_early(block, ScheduleParams("prefix", l_min, 8), 4)[0] == length
+            lengths.add(length)
+    assert lengths == {0, 1, 2}
+
+
+def test_prefix_weighs_what_drawing_one_more_costs():
+    """One more token takes 0.1 s of 1 s, and its drafting as much again: a_1 has to be above 0.2, not above 0.1."""
+    goes_on, steps = policy_named("prefix").goes_on, StepCurve.of([1, 2], [1.0, 1.1], source="by hand")
+    schedule = ScheduleParams("prefix", 0, 8)
+    free = RoundView(LOAD, steps)
+    dear = replace(free, drafting_s=0.1, expected_drafts=1.0, draft_s=0.1)
+    assert [goes_on((c,), schedule, free) for c in (0.05, 0.11, 0.21)] == [False, True, True]
+    assert [goes_on((c,), schedule, dear) for c in (0.05, 0.11, 0.21)] == [False, False, True]
+
+
+def test_prefix_beside_others_counts_on_them_to_draft_as_it_does():
+    """Two tokens more are free for one request alone; four requests fill that room with their first drafts."""
+    goes_on = policy_named("prefix").goes_on
+    steps = StepCurve.of([4, 6, 8, 16], [1.0, 1.0, 1.1, 2.7], source="by hand")
+    schedule, one = ScheduleParams("prefix", 0, 8), RoundView(LOAD, steps, requests=4)
+    four = replace(one, weighed_requests=4)
+    assert [goes_on((0.5,) * k, schedule, one) for k in (1, 2)] == [True, True]
+    assert [goes_on((0.5,) * k, schedule, four) for k in (1, 2)] == [True, False]
 
 
 def test_up_to_l_min_drafting_never_stops():
