@@ -94,6 +94,11 @@ def read_inspect(value: object) -> bool:
     return value
 
 
+def read_repeats(value: object) -> int:
+    """How often something is done. Raises ParameterError."""
+    return _whole("The number of repeats", value)
+
+
 def read_text(name: str, value: object) -> str:
     """A text of bounded length. Raises ParameterError."""
     if value is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ui.learn import Learn
 from ui.panels import panel
+from ui.race import Race
 from ui.tab import Deck, Tab
 
 
@@ -24,4 +25,4 @@ class Rounds:
 
 def page_tabs() -> Sequence[Tab]:
     """The tabs of one page, in the order in which they stand behind Chat."""
-    return (Rounds(), Learn())
+    return (Rounds(), Race(), Learn())

@@ -113,7 +113,7 @@ class Duel:
         done = [entry for entry in self.entries if entry.laps]
         return next((entry for entry in done if entry.lane.name == PLAIN), done[0] if done else None)
 
-    def run(self) -> Iterator[Now]:
+    def run(self) -> Generator[Now, None, None]:
         """Do it all, and tell what happens. Closing the iterator frees the engine within one round."""
         for entry in self.entries:
             yield from self._warm_up(entry)

@@ -99,7 +99,7 @@ def _lap(lap: Lap) -> dict[str, Any]:
 
 
 def _shown(lap: Lap, tracks: bool) -> dict[str, Any]:
-    track = [[round(at, 6), text] for at, text in lap.track]
+    track = [[round(at, 6), tokens, text] for at, tokens, text in lap.track]
     return {
         "repeat": lap.repeat,
         "figures": {name: getattr(lap.run.summary, name) for name in _FIGURES},

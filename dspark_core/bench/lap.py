@@ -50,8 +50,8 @@ class Lap:
     Attributes:
         repeat: 0, 1, …
         run: tokens and figures.
-        track: for each round, seconds since the reading of the prompt began and the text that it added. The seconds
-            are the engine's own: prefill, then draft, schedule and verify of each round.
+        track: for each round, seconds since the reading of the prompt began, tokens so far, and the text that it added.
+            The seconds are the engine's own: prefill, then draft, schedule and verify of each round.
         text: the whole answer.
         finish, detail: how it ended.
         disturbed: whether anyone else's answer ran or waited beside it.
@@ -60,7 +60,7 @@ class Lap:
 
     repeat: int
     run: Run
-    track: tuple[tuple[float, str], ...]
+    track: tuple[tuple[float, int, str], ...]
     text: str
     finish: FinishReason
     detail: str
@@ -140,11 +140,12 @@ def _moved(now: Now, event: Event) -> Now:
     return now
 
 
-def _track(events: list[Event], finished: Finished) -> tuple[tuple[float, str], ...]:
+def _track(events: list[Event], finished: Finished) -> tuple[tuple[float, int, str], ...]:
     prefill_s = sum(event.prefill_s for event in events if isinstance(event, Prefilled))
     rounds = [event for event in events if isinstance(event, DecodeRound)]
     moments = list(accumulate((event.timings.total_s for event in rounds), initial=prefill_s))[1:]
+    tokens = accumulate(len(event.committed) for event in rounds)
     texts = ["".join(token.text for token in event.committed) for event in rounds]
     if texts:
         texts[-1] += finished.text_delta  # what was held back stands there at the last round's end
-    return tuple(zip(moments, texts, strict=True))
+    return tuple(zip(moments, tokens, texts, strict=True))

@@ -68,7 +68,14 @@ def lap(tokens, speed=1.0, finish="length", repeat=0):
     summary = Summary(rounds=len(tokens), tokens=len(tokens), verify_s=len(tokens) / speed)
     run = Run(tuple(tokens), summary, 1.0)
     return Lap(
-        repeat, run, tuple((0.1 * at, str(token)) for at, token in enumerate(tokens)), "", finish, "", False, None
+        repeat,
+        run,
+        tuple((0.1 * at, at + 1, str(token)) for at, token in enumerate(tokens)),
+        "",
+        finish,
+        "",
+        False,
+        None,
     )
 
 
@@ -106,8 +113,9 @@ def test_the_report_has_telemetrys_figures_and_a_track_that_adds_up(course):
         assert told["figures"]["tau"] == summary.tau
         assert told["finish_s"] == pytest.approx(summary.prefill_s + summary.round_s)
         assert told["track"][-1][0] == pytest.approx(told["finish_s"], abs=1e-5)
-        assert "".join(text for _, text in told["track"]) == told["text"] == shown.text
-        assert sorted(at for at, _ in told["track"]) == [at for at, _ in told["track"]]
+        assert "".join(text for _, _, text in told["track"]) == told["text"] == shown.text
+        assert told["track"] == sorted(told["track"])
+        assert told["track"][-1][1] == summary.tokens == len(shown.run.token_ids)
         speeds = [lap.run.summary.tokens_per_s for lap in entry.laps]
         assert (told["speed"]["low"], told["speed"]["high"], told["speed"]["n"]) == (min(speeds), max(speeds), 2)
     for told, entry in zip(others, duel.entries[1:], strict=True):

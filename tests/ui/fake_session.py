@@ -27,6 +27,8 @@ from dspark_core.params import GenerationRequest
 from dspark_core.scheduling import DraftView, RoundView, load_for, policy_named
 
 GAMMA = 7
+FIRST_ID = 0x50000  # ids of the script's words by their place; the prompt's are those of its characters, all below it
+WRONG_ID = 100  # and above it up to γ: drafts that are none of the text's words
 HOSTILE = (
     "<img src=x onerror=\"document.title='pwned'\">",
     "${document.title='pwned'}",
@@ -132,7 +134,8 @@ class FakeGeneration:
                 self.schedule.policy,
             )
         )
-        text, ids, rounds, reason, detail, position = "", [], 0, "length", "token limit", 0
+        text, ids, rounds, reason, detail = "", [], 0, "length", "token limit"
+        position = sum(token >= FIRST_ID for token in self.request.prompt_ids)  # what a prompt has of the text already
         limit = self.request.sampling.max_new_tokens * (self._engine.patience if gamma else 1)
         pace_s = self._engine.pace_s if gamma or self._engine.plain_pace_s is None else self._engine.plain_pace_s
         started = time.perf_counter()
@@ -140,7 +143,7 @@ class FakeGeneration:
             if self.cancelled.wait(pace_s):
                 reason, detail = "cancelled", "stopped by request"
                 break
-            if self._engine.fail_at == rounds:
+            if self._engine.fail_at == rounds or (self.request.drafter in self._engine.fails and rounds == 2):
                 reason, detail = "error", "scripted failure <b>${boom}</b>"
                 break
             event, position = self._round(rounds, gamma, position, limit - len(ids))
@@ -164,7 +167,11 @@ class FakeGeneration:
         )
 
     def _word(self, position):
-        return self._script[position % len(self._script)]
+        return self._script[self._id(position) % FIRST_ID % len(self._script)]
+
+    def _id(self, position):
+        """Of the word at the place; from where this drafter's text parts from the others', the one after it."""
+        return FIRST_ID + position + (position >= self._engine.parts.get(self.request.drafter, position + 1))
 
     def _round(self, index, gamma, position, room):
         schedule = self.schedule
@@ -203,7 +210,7 @@ class FakeGeneration:
             verified = k < length
             draft.append(
                 DraftToken(
-                    100 + k,
+                    self._id(position + k) if right else WRONG_ID + k,
                     self._word(position + k) if right else self._word(position + k + 5),
                     0.4 + 0.05 * k,
                     confidences[k] if head else None,
@@ -215,7 +222,7 @@ class FakeGeneration:
                 )
             )
         kind = "bonus" if accepted == length else "correction"
-        own = NextToken(7, self._word(position + accepted), kind)
+        own = NextToken(self._id(position + accepted), self._word(position + accepted), kind)
         committed = tuple(CommittedToken(token.id, token.text) for token in [*draft[:accepted], own])
         event = DecodeRound(
             index,
@@ -260,7 +267,8 @@ class FakeGeneration:
             if rejected:
                 row += (Candidate(own.id, own.text, 0.01, 0.02, 0.6, 0.7),)
             candidates.append(row)
-        bonus = (Candidate(own.id, own.text, None, None, 0.8, None),) if own.kind == "bonus" else ()
+        after = Candidate(own.id + 1, self._word(own.id - FIRST_ID + 1), None, None, 0.2, None)
+        bonus = (Candidate(own.id, own.text, None, None, 0.8, None), after) if own.kind == "bonus" else ()
         throughputs = tuple(30.0 + 2 * n for n in range(length + 1)) + ((28.0 + 2 * length,) if draft[length:] else ())
         return Inspection(tuple(candidates), bonus, throughputs, None, self.request.sampling.temperature)
 
@@ -277,6 +285,8 @@ class FakeEngine:
         self.pace_s = pace_s
         self.plain_pace_s = None  # of plain decoding, where it shall differ
         self.fail_at = None
+        self.fails = ()  # drafters whose answers fail after some rounds
+        self.parts = {}  # drafter: the place from which its text is another one
         self.patience = 1  # answers are so many times longer than asked: for tests that need one that still runs
         self.line = ()  # how many are ahead of who asks, as told one after the other until `turn` is set
         self.turn = threading.Event()

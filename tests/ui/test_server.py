@@ -78,7 +78,7 @@ def test_handlers_cannot_be_called_beside_the_queue_and_answers_never():
     with served(lambda _: FakeSession(0.0)) as address, httpx.Client(base_url=address, timeout=20) as client:
         config = client.get("config").json()
         streaming = [part["id"] for part in config["dependencies"] if part["types"]["generator"]]
-        assert len(streaming) == 6
+        assert len(streaming) == 7
         for number in streaming:
             reply = client.post("gradio_api/run/predict", json={"fn_index": number, "data": [], "session_hash": "x"})
             assert reply.status_code == 404

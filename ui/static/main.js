@@ -5,6 +5,7 @@ import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
 import { mountLearn } from "./learn.js";
 import { mountNotice, mountSchedule } from "./notice.js";
+import { mountRace } from "./race.js";
 import { mountRibbon } from "./ribbon.js";
 import { mountRounds } from "./rounds.js";
 import { Store } from "./store.js";
@@ -23,6 +24,7 @@ const mounts = {
   notice: mountNotice,
   schedule: mountSchedule,
   learn: mountLearn,
+  race: mountRace,
   footer: () => {},
 };
 

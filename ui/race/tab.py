@@ -1,0 +1,137 @@
+"""The components of the tab Race, and who listens to whom."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import gradio as gr
+
+from dspark_core.bench.duel import MAX_LANES
+from dspark_core.load_test.lane import PLAIN
+from ui.answering import told, visitor_of
+from ui.layout import EXAMPLES
+from ui.panels import feed, panel
+from ui.race.offers import first_choice, offered_lanes
+from ui.race.racing import MAX_TOKENS, Racing, Told
+from ui.tab import Deck
+from ui.trace import to_json
+from ui.words import say
+
+_BOOT_S = 0.5
+_DEFAULT_TOKENS = 64
+_REPEATS = (1, 3)
+_WAITING_RACES = 32  # generators in parallel; races take turns lap by lap
+Changes = dict[Any, Any]
+
+
+class Race:
+    """The same prompt and seed by two to four methods, one after the other."""
+
+    key, title = "race", "Race"
+
+    def build(self) -> None:
+        """Controls, and the panel that scripts fill."""
+        self._feed = feed("race")
+        with gr.Column(elem_id="ds-race-controls", elem_classes=["ds-card"]):
+            self._prompt = gr.Textbox(
+                EXAMPLES[3], label=say("Prompt of the race"), lines=1, max_lines=5, elem_id="ds-race-prompt"
+            )
+            self._lanes = gr.Dropdown(
+                [PLAIN], value=[PLAIN], multiselect=True, max_choices=MAX_LANES, allow_custom_value=True,
+                label=say("Lanes"), elem_id="ds-race-lanes",
+                info=say("two to four: plain, or DRAFTER+POLICY; you may type your own, such as dspark+fixed@3"),
+            )  # fmt: skip
+            with gr.Row(elem_id="ds-race-numbers"):
+                self._temperature = gr.Number(
+                    0, label=say("Temperature"), minimum=0, maximum=2, step=0.1, min_width=110,
+                    elem_id="ds-race-temperature",
+                )  # fmt: skip
+                self._max_tokens = gr.Number(
+                    _DEFAULT_TOKENS, label=say("Max tokens"), minimum=1, maximum=MAX_TOKENS, precision=0,
+                    min_width=110, elem_id="ds-race-max-tokens",
+                )  # fmt: skip
+                self._seed = gr.Textbox(
+                    "", label=say("Seed"), placeholder=say("empty: a new one"), max_lines=1, min_width=110,
+                    elem_id="ds-race-seed",
+                )  # fmt: skip
+                self._repeats = gr.Radio(
+                    [(say("once"), _REPEATS[0]), (say("3 times, in rotating order"), _REPEATS[1])], value=_REPEATS[0],
+                    label=say("Each lane runs"), min_width=220, elem_id="ds-race-repeats",
+                )  # fmt: skip
+            with gr.Row(elem_id="ds-race-buttons"):
+                self._start = gr.Button(
+                    say("Start the race"), variant="primary", interactive=False, min_width=140, scale=0,
+                    elem_id="ds-race-start",
+                )  # fmt: skip
+                self._stop = gr.Button(
+                    say("Stop the race"), variant="stop", interactive=False, min_width=140, scale=0,
+                    elem_id="ds-race-stop",
+                )  # fmt: skip
+        panel("race", elem_id="ds-race-panel")
+        self._boot = gr.Timer(_BOOT_S)
+
+    def connect(self, deck: Deck) -> None:
+        """Attach the listeners."""
+        self._host = deck.host
+        self._racing = Racing(deck.host)
+        asked = [self._prompt, self._lanes, self._temperature, self._max_tokens, self._seed, self._repeats]
+        gr.on(
+            [deck.demo.load, self._boot.tick], self.configure, None, [self._boot, self._lanes, self._start],
+            **deck.quiet,
+        )  # fmt: skip
+        self._start.click(
+            self.start, asked, [self._feed, self._start, self._stop],
+            preprocess=False,  # what is half typed must meet our checks and words, not an exception of Gradio's
+            concurrency_limit=_WAITING_RACES, concurrency_id="races", **deck.quiet,
+        )  # fmt: skip
+        self._stop.click(self.stop, None, None, queue=False, **deck.quiet)
+        deck.demo.unload(self.leave)
+
+    @property
+    def racing(self) -> Racing:
+        """The races that run on this page."""
+        return self._racing
+
+    def configure(self) -> Changes:
+        """Offer the lanes that the session has, once it is open; until then ask again."""
+        session = self._host.session
+        if session is None:
+            return {self._boot: gr.Timer(active=self._host.state.phase != "failed")}
+        offered = offered_lanes(session)
+        return {
+            self._boot: gr.Timer(active=False),
+            self._lanes: gr.update(choices=offered, value=first_choice(offered)),
+            self._start: gr.update(interactive=True),
+        }
+
+    def start(
+        self, prompt: Any, lanes: Any, temperature: Any, max_tokens: Any, seed: Any, repeats: Any, request: gr.Request
+    ) -> Iterator[Changes]:
+        """Run a race and tell how it goes."""
+        visitor = visitor_of(request)
+        idle = {self._start: gr.update(interactive=True), self._stop: gr.update(interactive=False)}
+        changes: Changes = {self._start: gr.update(interactive=False), self._stop: gr.update(interactive=True)}
+        try:
+            race = self._racing.prepare(prompt, lanes, temperature, max_tokens, seed, repeats)
+            messages = Told(race)
+            with closing(self._racing.run(visitor, race)) as going:
+                for now in going:
+                    message = messages.due(now)
+                    if message is not None:
+                        yield {self._feed: message, **changes}
+                        changes = {}
+            yield {self._feed: messages.end(), **idle}
+        except Exception as error:
+            refused = to_json({"kind": "race", "state": "refused", "text": told(error), "id": secrets.token_hex(4)})
+            yield {self._feed: refused, **({} if self._racing.running(visitor) else idle)}
+
+    def stop(self, request: gr.Request) -> None:
+        """End the visitor's own race; what is done stays."""
+        self._racing.stop(visitor_of(request))
+
+    def leave(self, request: gr.Request) -> None:
+        """The browser tab is gone: end its race."""
+        self._racing.stop(visitor_of(request))
