@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dspark_core.drafters.base import Drafter, DrafterState
 from dspark_core.errors import DSparkError
 from dspark_core.events import CommittedToken, DrafterChanged, Finished, FinishReason, Prefilled
-from dspark_core.params import GenerationRequest
+from dspark_core.params import GenerationRequest, SamplingParams
 from dspark_core.sampling import Dice
 from dspark_core.target.base import KVSlot
 from dspark_core.text import TextStream, TokenText
@@ -110,6 +110,15 @@ class Answer:
     def ready(self) -> bool:
         """Whether rounds may follow: everything is read and `begin_rounds` has told so."""
         return self._ready
+
+    def obey(self, sampling: SamplingParams) -> None:
+        """Draw by this law from the next round on, seed and stop strings apart; ends at a limit that is reached."""
+        if sampling is self.request.sampling:
+            return
+        self.request = replace(self.request, sampling=sampling)
+        limit = sampling.max_new_tokens
+        if self.token_ids and len(self.token_ids) >= limit:
+            self.ending = Ending("length", f"token limit {limit}")
 
     def switch(self, drafter: Drafter) -> None:
         """Draft with another one from the next round on. Raises ResourceError when there is no memory for its state.

@@ -133,7 +133,9 @@ class DecodeLoop:
             raise
 
     def steer(self, answer: Answer, request: GenerationRequest) -> bool:
-        """Obey the schedule and the drafter of ``request`` from the next round on; another drafter reads first.
+        """Obey schedule, sampling and drafter of ``request`` from the next round on; another drafter reads first.
+
+        Sets `ending` where a lower token limit is reached already.
 
         Returns:
             Whether it is another drafter.
@@ -143,6 +145,7 @@ class DecodeLoop:
         """
         drafter = self.drafter_named(request.drafter)
         answer.schedule = request.schedule
+        answer.obey(request.sampling)
         if drafter is answer.drafter:
             return False
         answer.switch(drafter)

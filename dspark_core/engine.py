@@ -15,9 +15,9 @@ import torch
 from dspark_core.admission import Limits, Line
 from dspark_core.answer import Answer, Ending, failed, unanswered
 from dspark_core.decode_loop import DecodeLoop
-from dspark_core.errors import ResourceError
+from dspark_core.errors import ParameterError, ResourceError, shown
 from dspark_core.events import Event, Finished, LoadSample, Waiting
-from dspark_core.params import GenerationRequest, ScheduleParams
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.scheduling.load import LoadSensor
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Generation:
     `cancel`, frees the request's place and memory within one round.
 
     Attributes:
-        request: what is asked for now: `update_schedule` and `update_drafter` replace it.
+        request: what is asked for now: `update_schedule`, `update_drafter` and `update_sampling` replace it.
         tokens: prompt and answer at most, which is what is held for it while it runs.
     """
 
@@ -41,6 +41,9 @@ class Generation:
     ) -> None:
         self.request = request
         self.tokens = loop.capacity_for(request)
+        self._max_new_tokens = (
+            request.sampling.max_new_tokens
+        )  # what `tokens` has room for, whatever is asked for later
         self._loop = loop
         self._submitted_at = submitted_at
         self._answer: Answer | None = None  # while it waits there is nothing: no slot, no drafter state
@@ -65,6 +68,39 @@ class Generation:
         with self._steering:
             self._loop.check_schedule(self.request.schedule, self._loop.drafter_named(name))
             self.request = replace(self.request, drafter=name)
+
+    def update_sampling(self, sampling: SamplingParams) -> None:
+        """Temperature, cuts, penalties, bias and token limit of the rounds that have not begun.
+
+        From then on the text follows the new law given what it has. A limit that is reached already ends the answer
+        with what it has. Raises ParameterError as `submit` does, and for a change of what cannot change: the seed,
+        which the text so far was drawn with, stop strings, which it was searched for, and a limit beyond the one that
+        memory was set aside for.
+        """
+        with self._steering:
+            now = self.request.sampling
+            for name in ("seed", "stop"):
+                if getattr(sampling, name) != getattr(now, name):
+                    old, new = shown(getattr(now, name)), shown(getattr(sampling, name))
+                    raise ParameterError(
+                        f"{name} cannot change from {old} to {new} while an answer runs. Leave it, or submit a "
+                        "new request."
+                    )
+            if sampling.max_new_tokens > self._max_new_tokens:
+                raise ParameterError(
+                    f"max_new_tokens is {sampling.max_new_tokens}, and memory was set aside for "
+                    f"{self._max_new_tokens} when the request was submitted. Ask for at most so many, or submit a new "
+                    "request."
+                )
+            request = replace(self.request, sampling=sampling)
+            self._loop.check(request)
+            self.request = request
+
+    @property
+    def _opening(self) -> GenerationRequest:
+        """The request to open a slot for: as large as was submitted, so that the token limit may still rise to that."""
+        request = self.request
+        return replace(request, sampling=replace(request.sampling, max_new_tokens=self._max_new_tokens))
 
     def _hear(self, event: Event) -> None:
         """Give the event to whoever listens; a listener that fails ends its own generation and nothing else."""
@@ -235,10 +271,13 @@ class Engine:
         for generation in live:
             try:
                 begins = generation._answer is None
-                answer = generation._answer = generation._answer or self._loop.open(generation.request)
+                answer = generation._answer = generation._answer or self._loop.open(generation._opening)
                 if self._loop.steer(answer, generation.request) or begins:
                     generation._reads_from = self._turns
-                opened.append((generation, answer))
+                if answer.ending is None:
+                    opened.append((generation, answer))
+                else:
+                    self._end(generation, answer.ending)
             except Exception as error:  # the engine serves others: it must outlive any one request's failure
                 if opened and self._may_wait_after(error, generation):
                     self._tell(generation, 0, "memory is short")

@@ -279,10 +279,15 @@ def every_branch(run: Callable[[Dice], tuple[int, ...]]) -> Iterator[tuple[tuple
         script = [*taken[:-1], taken[-1] + 1] if taken else None
 
 
-def target_law(target: ToyTarget, prompt: Sequence[int], length: int, sampling: SamplingParams) -> dict:
-    """Exact law of the first ``length`` tokens of plain sampling: the table and the definition, none of the engine."""
-    laws = {(): 1.0}
-    for _ in range(length):
+def target_law(
+    target: ToyTarget, prompt: Sequence[int], length: int, sampling: SamplingParams, start: tuple[int, ...] = ()
+) -> dict:
+    """Exact law of the first ``length`` tokens of plain sampling: the table and the definition, none of the engine.
+
+    The answer begins with ``start``.
+    """
+    laws = {start: 1.0}
+    for _ in range(length - len(start)):
         laws = {
             (*answer, token): weight * probability
             for answer, weight in laws.items()

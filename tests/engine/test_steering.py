@@ -179,3 +179,78 @@ def test_where_the_new_drafter_has_no_room_the_answer_ends_with_the_reason(engin
     *_, end = generation
     assert isinstance(end, Finished)
     assert (end.finish_reason, "no room for its state" in end.detail, bool(end.text)) == ("error", True, True)
+
+
+OTHER = {"temperature": 0.6, "top_k": 2, "repetition_penalty": 1.3, "logit_bias": ((1, 0.5),)}
+
+
+@pytest.mark.parametrize("drafter", ["none", "table", "dspark", "lm"])
+@pytest.mark.parametrize("change", [OTHER, {"temperature": 0.0}], ids=["another law", "greedy"])
+def test_after_a_change_of_sampling_the_text_follows_the_new_law(drafter, change):
+    """Given what the first round committed, the rest has exactly the law of a request that began with that text."""
+    target = ToyTarget()
+    loop = DecodeLoop(target, ToyTokenizer(), toy_drafters(target), FixedLoad())
+    first = SamplingParams(temperature=1.0, max_new_tokens=3)
+    later = replace(first, **change)
+    emitted, begun = defaultdict(lambda: defaultdict(float)), defaultdict(float)
+
+    def run(dice):
+        request = GenerationRequest(PROMPT, first, ALL, drafter)
+        answer = loop.open(request, dice)
+        assert loop.prefill_chunk(answer) is not None
+        loop.step([answer])
+        start = tuple(answer.token_ids)
+        loop.steer(answer, replace(request, sampling=later))
+        while answer.ending is None:
+            loop.step([answer])
+        return start, tuple(answer.token_ids)
+
+    with torch.inference_mode():
+        for (start, tokens), weight in every_branch(run):
+            begun[start] += weight
+            emitted[start][tokens[len(start) :]] += weight
+    short = {
+        start: weight for start, weight in begun.items() if len(start) < 3 and target.stop_token_ids.isdisjoint(start)
+    }
+    assert short
+    for start, weight in short.items():
+        for tokens, probability in target_law(target, PROMPT, 3, later, start).items():
+            assert emitted[start].get(tokens[len(start) :], 0.0) / weight == pytest.approx(probability, abs=1e-6)
+
+
+def test_a_running_answer_obeys_another_sampling_from_the_next_round_on(engine):
+    greedy = list(engine.submit(ask(60, temperature=0.0)))[-1].token_ids
+    with engine.submit(ask(60, temperature=1.0)) as generation:
+        generation.update_sampling(replace(generation.request.sampling, temperature=0.0))
+        assert generation.request.sampling.temperature == 0
+        assert len(list(generation)[-1].token_ids) == 60
+    waits = [engine.submit(ask(3000)) for _ in range(3)]
+    late = engine.submit(ask(60, temperature=1.0))
+    late.update_sampling(replace(late.request.sampling, temperature=0.0, max_new_tokens=50))
+    late.update_sampling(replace(late.request.sampling, max_new_tokens=60))
+    for generation in waits:
+        generation.cancel()
+    assert list(late)[-1].token_ids == greedy, "changed before it began, and its limit back again"
+
+
+def test_a_token_limit_below_what_is_there_ends_the_answer_with_what_it_has(engine):
+    with engine.submit(ask(3000)) as generation:
+        for event in generation:
+            if isinstance(event, DecodeRound) and event.index == 5:
+                generation.update_sampling(replace(generation.request.sampling, max_new_tokens=2))
+        assert (event.finish_reason, event.detail) == ("length", "token limit 2")
+        assert len(event.token_ids) >= 6
+
+
+def test_sampling_that_cannot_change_is_refused_by_name_and_changes_nothing(engine):
+    with engine.submit(ask(3000)) as generation:
+        before = generation.request
+        for change, words in (
+            ({"seed": 12345}, "seed cannot change"),
+            ({"stop": ("x",)}, "stop cannot change"),
+            ({"max_new_tokens": 3001}, "memory was set aside for 3000"),
+            ({"logit_bias": ((10**6, 1.0),)}, "not in this model's vocabulary"),
+        ):
+            with pytest.raises(ParameterError, match=words):
+                generation.update_sampling(replace(before.sampling, **change))
+        assert generation.request == before
