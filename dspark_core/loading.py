@@ -51,6 +51,7 @@ class SessionInfo:
         policies: names of the policies that can serve here: without a step curve, those that need none.
         max_context: tokens that prompt and answer may have together.
         step_curve: where the step times come from, or why there are none.
+        step_times: the curve itself: tokens in the pass, and seconds; empty where there is none.
     """
 
     model: str
@@ -61,6 +62,7 @@ class SessionInfo:
     policies: tuple[str, ...]
     max_context: int
     step_curve: str = "not profiled"
+    step_times: tuple[tuple[int, float], ...] = ()
 
 
 class Session:
@@ -96,6 +98,7 @@ class Session:
             policies=tuple(n for n, policy in POLICIES.items() if self.step_curve or not policy.needs_curve),
             max_context=target.max_context,
             step_curve=not_profiled if self.profile is None else line(self.profile),
+            step_times=() if (c := self.step_curve) is None else tuple(zip(c.tokens, c.smoothed_s, strict=True)),
         )
 
     def request(

@@ -18,7 +18,8 @@ SAMPLING_CONTROLS = (
 MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, which the context limit follows
 
 
-def _whole(name: str, value: object) -> int:
+def read_whole(name: str, value: object) -> int:
+    """A whole number. Raises ParameterError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ParameterError(f"{name} is {_shown(value)}; enter a whole number.")
     if value != int(value):
@@ -26,7 +27,8 @@ def _whole(name: str, value: object) -> int:
     return int(value)
 
 
-def _number(name: str, value: object) -> float:
+def read_number(name: str, value: object) -> float:
+    """A finite number. Raises ParameterError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ParameterError(f"{name} is {_shown(value)}; enter a number.")
     return float(value)
@@ -43,7 +45,7 @@ def _seed(value: object) -> int | None:
         if not value.strip().isascii() or not value.strip().isdigit():
             raise ParameterError(f"The seed is {_shown(value)}; enter a whole number, or leave it empty for a new one.")
         return int(value) if len(value) < 40 else -1
-    return _whole("The seed", value)
+    return read_whole("The seed", value)
 
 
 def read_schedule(
@@ -59,14 +61,14 @@ def read_schedule(
         raise ParameterError(f"The load signal is {_shown(load_signal)}; choose one from the list.")
     return ScheduleParams(
         policy,
-        _whole("L_min", l_min),
-        _whole("L_max", l_max),
-        _number("The threshold", threshold),
+        read_whole("L_min", l_min),
+        read_whole("L_max", l_max),
+        read_number("The threshold", threshold),
         stop_early=not beyond_cut,
-        band_low=_number("The lower band", band_low),
-        band_high=_number("The upper band", band_high),
+        band_low=read_number("The lower band", band_low),
+        band_high=read_number("The upper band", band_high),
         load_signal=load_signal,
-        simulated_load=_number("The simulated load", simulated_load),
+        simulated_load=read_number("The simulated load", simulated_load),
     )
 
 
@@ -76,14 +78,14 @@ def read_sampling(
 ) -> SamplingParams:  # fmt: skip
     """The sampling law that the controls say. Raises ParameterError."""
     return SamplingParams(
-        temperature=_number("The temperature", temperature),
-        top_p=_number("Top-p", top_p),
+        temperature=read_number("The temperature", temperature),
+        top_p=read_number("Top-p", top_p),
         seed=_seed(seed),
-        max_new_tokens=_whole("Max tokens", max_tokens),
-        min_p=_number("Min-p", min_p),
-        repetition_penalty=_number("The repetition penalty", repetition_penalty),
-        presence_penalty=_number("The presence penalty", presence_penalty),
-        frequency_penalty=_number("The frequency penalty", frequency_penalty),
+        max_new_tokens=read_whole("Max tokens", max_tokens),
+        min_p=read_number("Min-p", min_p),
+        repetition_penalty=read_number("The repetition penalty", repetition_penalty),
+        presence_penalty=read_number("The presence penalty", presence_penalty),
+        frequency_penalty=read_number("The frequency penalty", frequency_penalty),
     )
 
 

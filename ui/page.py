@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -41,10 +43,11 @@ def build_page(host: SessionHost) -> gr.Blocks:
         parts = build_layout(tabs)
         boot = gr.Timer(BOOT_S)
         pulse = gr.Timer(STATUS_S)
-        wiring = Wiring(host, visitors, parts, boot)
+        signs: dict[str, Callable[[], Any]] = {}
+        wiring = Wiring(host, visitors, parts, boot, signs)
         wiring.connect(demo, pulse)
         for tab in tabs:
-            tab.connect(Deck(demo, host, visitors, parts, QUIET))
+            tab.connect(Deck(demo, host, visitors, parts, QUIET, signs))
     demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
     return demo
 
@@ -52,11 +55,19 @@ def build_page(host: SessionHost) -> gr.Blocks:
 class Wiring:
     """Event handlers other than the answers', and who listens to whom."""
 
-    def __init__(self, host: SessionHost, visitors: Visitors, parts: Parts, boot: gr.Timer) -> None:
+    def __init__(
+        self,
+        host: SessionHost,
+        visitors: Visitors,
+        parts: Parts,
+        boot: gr.Timer,
+        signs: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
+    ) -> None:
         self._host = host
         self._visitors = visitors
         self._parts = parts
         self._boot = boot
+        self._signs = signs
 
     def connect(self, demo: gr.Blocks, pulse: gr.Timer) -> None:
         """Attach every listener. All are private: no API page, no direct calls beside the queue."""
@@ -155,6 +166,7 @@ class Wiring:
             "baseline_note": note,
             "t": time.monotonic(),
         }
+        body |= {name: sign() for name, sign in self._signs.items()}
         if session is not None:
             info = session.info
             body["info"] = [info.model, info.device_label, info.dtype, info.num_draft_tokens, info.max_context]

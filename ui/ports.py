@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from dspark_core.admission import Limits
 from dspark_core.events import Event, LoadSample
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 
@@ -43,6 +44,10 @@ class InfoPort(Protocol):
         """Where the step times come from, or why there are none; some policies need them."""
 
     @property
+    def step_times(self) -> tuple[tuple[int, float], ...]:
+        """The step curve: tokens in the target's pass, and its seconds; empty where there is none."""
+
+    @property
     def max_context(self) -> int:
         """Tokens that prompt and answer may have together."""
 
@@ -70,8 +75,19 @@ class EnginePort(Protocol):
     def num_active(self) -> int:
         """Requests that run or wait."""
 
-    def submit(self, request: GenerationRequest) -> GenerationPort:
-        """Start an answer, or let it wait for its turn. Raises ResourceError when too many wait."""
+    @property
+    def limits(self) -> Limits:
+        """How much it takes on at once."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens that it holds for all answers together."""
+
+    def submit(self, request: GenerationRequest, listener: Callable[[Event], None] | None = None) -> GenerationPort:
+        """Start an answer, or let it wait for its turn. Raises ResourceError when too many wait.
+
+        A ``listener`` gets the events in the engine's own thread; the answer then has none to read.
+        """
 
 
 class SessionPort(Protocol):

@@ -17,8 +17,9 @@ def _tokens(text: str) -> int | None:
     return None if text == "auto" else int(text)
 
 
+PAGE_ANSWERS = MAX_ACTIVE + 4
 _LIMITS = (  # option, variable, default, type, help
-    ("--max-active", "DSPARK_MAX_ACTIVE", str(MAX_ACTIVE), int, "answers that run side by side"),
+    ("--max-active", "DSPARK_MAX_ACTIVE", str(PAGE_ANSWERS), int, "answers that run side by side"),
     ("--max-waiting", "DSPARK_MAX_WAITING", str(MAX_WAITING), int, "requests that wait beside them; more are refused"),
     ("--max-wait-s", "DSPARK_MAX_WAIT_S", f"{MAX_WAIT_S:g}", float, "seconds after which who waits is told an error"),
     ("--max-tokens", "DSPARK_MAX_TOKENS", "auto", _tokens, "tokens of all that run, prompts and answers together"),
@@ -35,7 +36,8 @@ class Settings:
         draft_model: its drafters (``DSPARK_DRAFT_MODEL``).
         device: ``DSPARK_DEVICE``.
         dtype: ``DSPARK_DTYPE``.
-        limits: what the one engine takes on (``DSPARK_MAX_ACTIVE``, …).
+        limits: what the one engine takes on (``DSPARK_MAX_ACTIVE``, …): so many answers that the tab Load's users leave
+            places for visitors.
     """
 
     address: str = "127.0.0.1"
@@ -44,7 +46,7 @@ class Settings:
     draft_model: str = "auto"
     device: str = "auto"
     dtype: str = "auto"
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=lambda: Limits(PAGE_ANSWERS))
 
     def open_session(self, progress: Progress) -> SessionPort:
         """Open the engine; heavy imports happen here, so that the page is up before. Raises DSparkError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ class Deck:
         visitors: whose answer runs.
         parts: the components of Chat, for what a tab hands over to it.
         quiet: keyword arguments of every private listener.
+        signs: what tabs add to the status that every visitor gets once a second: a name, and who tells it.
     """
 
     demo: gr.Blocks
@@ -29,6 +31,7 @@ class Deck:
     visitors: Visitors
     parts: Parts
     quiet: dict[str, Any]
+    signs: dict[str, Callable[[], Any]]
 
 
 class Tab(Protocol):

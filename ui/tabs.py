@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ui.learn import Learn
+from ui.load import Load
 from ui.panels import panel
 from ui.race import Race
 from ui.tab import Deck, Tab
@@ -25,4 +26,4 @@ class Rounds:
 
 def page_tabs() -> Sequence[Tab]:
     """The tabs of one page, in the order in which they stand behind Chat."""
-    return (Rounds(), Race(), Learn())
+    return (Rounds(), Race(), Load(), Learn())

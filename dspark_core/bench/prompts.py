@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from dspark_core.errors import ParameterError
@@ -66,6 +67,11 @@ def chosen(paths: Sequence[Path], sets: Sequence[str], limit: int | None) -> dic
     if not paths:
         groups = {name: packaged(name) for name in dict.fromkeys(sets or DEFAULT_SETS)}
     return {kind: group[:limit] for kind, group in groups.items()}
+
+
+def in_turn(groups: Iterable[Sequence[Prompt]]) -> list[Prompt]:
+    """Of each set the first, then of each the second …: so every part of the list has something of all sets."""
+    return [prompt for prompt in chain.from_iterable(zip_longest(*groups)) if prompt is not None]
 
 
 def from_file(path: Path) -> list[Prompt]:

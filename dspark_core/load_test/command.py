@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dspark_core.bench.prompts import DEFAULT_SETS, SETS, Prompt, chosen
+from dspark_core.bench.prompts import DEFAULT_SETS, SETS, Prompt, chosen, in_turn
 from dspark_core.cli import FAILED, INTERRUPTED
 from dspark_core.errors import ParameterError
 from dspark_core.evaluate.command_line import command_line
@@ -140,9 +139,7 @@ def _users(options: argparse.Namespace) -> list[int]:
 
 
 def _prompts(options: argparse.Namespace) -> list[Prompt]:
-    """Of each set the first, then of each the second …: so every part of the list has something of all sets."""
-    groups = chosen(options.prompts or [], options.sets or [], options.limit).values()
-    return [prompt for prompt in chain.from_iterable(zip_longest(*groups)) if prompt is not None]
+    return in_turn(chosen(options.prompts or [], options.sets or [], options.limit).values())
 
 
 def _session(options: argparse.Namespace, bar: ProgressBar) -> Session:

@@ -135,6 +135,9 @@ class Crowd:
     def stop(self) -> None:
         """Everybody leaves; returns when nothing runs any more, which takes a round. Safe to repeat."""
         self._stopping.set()
+        with self._lock:
+            for seat in self._seats:
+                seat.generation.cancel()
         self._thread.join()
 
     def now(self) -> CellTrace:

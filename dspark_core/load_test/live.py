@@ -5,6 +5,7 @@ Whoever watches calls `LiveRun.poll` a few times a second. No torch here.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class LiveRun:
         self._figures: dict[int, list[dict[str, Any]]] = {}
         self._refreshed_s = 0.0
         self._begun_s = time.perf_counter()
+        self._lock = threading.RLock()  # whoever stops it is another than who watches
         self._crowd = self._gathered()
 
     @property
@@ -98,20 +100,25 @@ class LiveRun:
 
     def resize(self, users: int) -> None:
         """Another number of users, for a run that goes on until it is stopped."""
-        self._parts[self._place] = Part(users, self.part.lane)
-        self._crowd.resize(users)
+        with self._lock:
+            self._parts[self._place] = Part(users, self.part.lane)
+            self._crowd.resize(users)
 
     def steer(self, lane: Lane) -> None:
         """Another schedule under its own name; the drafter stays. Raises ParameterError."""
-        self._take_closed()
-        self._crowd.steer(lane.schedule)
-        self._take_closed()
-        self._parts[self._place] = Part(self.part.users, lane)
+        with self._lock:
+            self._take_closed()
+            self._crowd.steer(lane.schedule)
+            self._take_closed()
+            self._parts[self._place] = Part(self.part.users, lane)
 
     def poll(self) -> None:
         """Note what was measured; go on to the next part when this one is done."""
-        if self.over:
-            return
+        with self._lock:
+            if not self.over:
+                self._poll()
+
+    def _poll(self) -> None:
         self._take_closed()
         cell = self._crowd.measured()
         if self._crowd.over:
@@ -126,10 +133,11 @@ class LiveRun:
 
     def stop(self) -> None:
         """End it; returns when nothing runs any more. What was measured stays."""
-        self._crowd.stop()
-        self._take_closed()
-        self.failure = self.failure or self._crowd.failure
-        self.over = True
+        with self._lock:
+            self._crowd.stop()
+            self._take_closed()
+            self.failure = self.failure or self._crowd.failure
+            self.over = True
 
     def moment(self) -> dict[str, Any]:
         """Now: the figures of the last seconds, None where nothing is known."""

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
+from dspark_core.admission import Limits
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.events import (
     Candidate,
@@ -71,6 +72,7 @@ class FakeInfo:
     policies: tuple = ("threshold", "fixed", "banded")
     step_curve: str = "not profiled: scripted"
     max_context: int = 4096
+    step_times: tuple = ()
 
 
 class FakeSensor:
@@ -88,7 +90,7 @@ class FakeSensor:
 
 
 class FakeGeneration:
-    def __init__(self, engine, request, script, number):
+    def __init__(self, engine, request, script, number, listener=None):
         self.request = request
         self.schedule = request.schedule
         self.number = number
@@ -96,7 +98,8 @@ class FakeGeneration:
         self._script = script
         self._events = queue.SimpleQueue()
         self.cancelled = threading.Event()
-        self._exhausted = False
+        self._exhausted = listener is not None
+        self._tell = listener or self._events.put
         threading.Thread(target=self._run, daemon=True).start()
 
     def update_schedule(self, schedule):
@@ -121,9 +124,9 @@ class FakeGeneration:
         gamma = 0 if self.request.drafter == "none" else GAMMA
         note = self._engine.info.drafters[self.request.drafter]
         for ahead in self._engine.line:
-            self._events.put(Waiting(ahead, "32 answers are running, the most at once"))
+            self._tell(Waiting(ahead, "32 answers are running, the most at once"))
         self._engine.turn.wait(30)
-        self._events.put(
+        self._tell(
             Prefilled(
                 len(self.request.prompt_ids),
                 0.031,
@@ -150,10 +153,10 @@ class FakeGeneration:
             rounds += 1
             text += "".join(token.text for token in event.committed)
             ids += [token.id for token in event.committed]
-            self._events.put(event)
+            self._tell(event)
         self._engine.leave(self)
         seconds = max(1e-9, time.perf_counter() - started)
-        self._events.put(
+        self._tell(
             Finished(
                 reason,
                 text,
@@ -289,6 +292,7 @@ class FakeEngine:
         self.parts = {}  # drafter: the place from which its text is another one
         self.patience = 1  # answers are so many times longer than asked: for tests that need one that still runs
         self.line = ()  # how many are ahead of who asks, as told one after the other until `turn` is set
+        self.max_tokens = 65_536
         self.turn = threading.Event()
         self.turn.set()
         self.policies = info.policies
@@ -299,14 +303,18 @@ class FakeEngine:
         self._max_active = max_active
 
     def load(self):
-        return replace(self.load_sensor.sample(), occupancy=self.num_active / 32, engine_busy=0.9)
+        return replace(self.load_sensor.sample(), occupancy=self.num_active / self._max_active, engine_busy=0.9)
 
     @property
     def num_active(self):
         with self._lock:
             return len(self.active)
 
-    def submit(self, request):
+    @property
+    def limits(self):
+        return Limits(self._max_active)
+
+    def submit(self, request, listener=None):
         with self._lock:
             if len(self.active) >= self._max_active:
                 raise ResourceError(f"{len(self.active)} answers are running. Try again in a moment.")
@@ -314,7 +322,7 @@ class FakeEngine:
             script = list(HOSTILE) if "hostile" in prompt else _plain_tokens()
             if "echo " in prompt:
                 script = [" " + prompt.rsplit("echo ", 1)[1].split()[0]]
-            generation = FakeGeneration(self, request, script, len(self.submitted))
+            generation = FakeGeneration(self, request, script, len(self.submitted), listener)
             self.active.append(generation)
             self.submitted.append(generation)
         return generation

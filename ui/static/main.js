@@ -4,6 +4,7 @@ import { mountChat } from "./chat.js";
 import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
 import { mountLearn } from "./learn.js";
+import { mountLoadTab } from "./loadtab.js";
 import { mountNotice, mountSchedule } from "./notice.js";
 import { mountRace } from "./race.js";
 import { mountRibbon } from "./ribbon.js";
@@ -25,6 +26,7 @@ const mounts = {
   schedule: mountSchedule,
   learn: mountLearn,
   race: mountRace,
+  loadtab: mountLoadTab,
   footer: () => {},
 };
 

@@ -1,0 +1,117 @@
+"""The tab Load in a real browser: users are moved, walked and stopped, a visitor chats beside, another looks on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.browser.conftest import ask, set_number, shows, until
+from tests.ui.fake_session import FakeSession
+
+pytestmark = pytest.mark.browser
+CURVE = tuple((tokens, 0.02 + 0.0008 * tokens) for tokens in (1, 2, 4, 8, 16, 32, 64, 128, 256))
+
+
+@pytest.fixture
+def crowd():
+    """A scripted session with room for 32 users and visitors."""
+    session = FakeSession(0.05, max_active=36, step_times=CURVE, step_curve="profiled: scripted")
+    session.engine.plain_pace_s = 0.02
+    return session
+
+
+@pytest.fixture
+def address(crowd, serve):
+    return serve(lambda _progress: crowd)
+
+
+def opened(page):
+    page.click("#ds-tabs [role=tab]:has-text('Load')")
+    page.wait_for_selector(".ds-load-table tbody tr")
+    page.wait_for_function("window.dsparkPage.store.load.machine")
+    return page
+
+
+def started(page):
+    page.click("#ds-load-start")
+    page.wait_for_function("window.dsparkPage.store.load.last?.cells.length")
+    return page
+
+
+def table(page):
+    return page.eval_on_selector_all(
+        ".ds-load-table tbody tr", "(rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent))"
+    )
+
+
+def test_users_are_started_moved_and_stopped_while_figures_and_charts_follow(visit, crowd, address):
+    page = started(opened(visit(address)))
+    shows(page, ".ds-load-state", "4 users ask")
+    assert until(lambda: page.inner_text('[data-now="throughput"] .ds-big') not in ("–", "0.0"))
+    set_number(page, "#ds-load-users", 9)
+    shows(page, ".ds-load-state", "9 users ask")
+    assert until(lambda: crowd.engine.num_active >= 8)
+    until(lambda: {row[0]: row[3] for row in table(page)}.get("9", "–") != "–", 20)
+    found = {row[0]: row for row in table(page)}
+    assert found["4"][3] != "–"
+    assert found["9"][3] != "–"
+    assert found["1"][1].startswith("+51–100 %")
+    assert found["> 50"][2].startswith("not measured here")
+    heads = page.inner_text(".ds-load-table thead")
+    assert "published" in heads
+    assert "measured" in heads
+    assert page.locator('[data-chart="sps"] .ds-mark-now').count() == 1
+    assert page.locator('[data-chart="throughput"] polyline').count() >= 1
+    page.click("#ds-load-stop")
+    shows(page, ".ds-load-state", "Stopped")
+    assert until(lambda: crowd.engine.num_active == 0)
+
+
+def test_a_walk_fills_the_table_beside_the_articles(visit, crowd, address, monkeypatch):
+    monkeypatch.setattr("ui.load.asked.WALKED", (1, 2))
+    page = opened(visit(address))
+    set_number(page, "#ds-load-seconds", 2)
+    page.click("#ds-load-walk")
+    page.wait_for_function("window.dsparkPage.store.load.last?.state === 'done'", timeout=60_000)
+    shows(page, ".ds-load-state", "The walk is done")
+    found = {row[0]: row for row in table(page)}
+    for users in ("1", "2"):
+        assert "%" in found[users][2]
+        assert "–" not in (found[users][3], found[users][4])
+    assert crowd.engine.num_active == 0
+    assert page.locator('[data-chart="figure8"] circle').count() == 4
+
+
+def test_a_visitor_chats_beside_and_another_sees_that_a_run_goes_on(visit, crowd, address):
+    page = started(opened(visit(address)))
+    other = visit(address)
+    ask(other, "tell me")
+    other.wait_for_function("window.dsparkPage.store.finish", timeout=60_000)
+    assert other.evaluate("dsparkPage.store.finish.reason") != "error"
+    opened(other)
+    shows(other, ".ds-load-state", "A load run with 4 users goes on, started by another visitor")
+    other.click("#ds-load-start")
+    shows(other, ".ds-load-note", "Another visitor's goes on")
+    page.click("#ds-tabs [role=tab]:has-text('Chat')")
+    ask(page, "me too")
+    page.wait_for_function("window.dsparkPage.store.finish", timeout=60_000)
+    page.context.close()
+    assert until(lambda: crowd.engine.num_active == 0, 20), "who leaves the page takes the users along"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_tab_fits_and_is_kept_as_a_picture(visit, address, keep, theme, width):
+    page = started(opened(visit(address, width=width, theme=theme)))
+    time.sleep(1.5)
+    page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
+    keep(page, f"load-{theme}-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    too_wide = page.evaluate(
+        "[...document.querySelectorAll('.ds-loadtab *')].filter((n) => n.offsetParent"
+        " && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest('.ds-scroll')).map((n) => n.outerHTML)"
+    )
+    assert too_wide == []
+    page.click("#ds-load-stop")
+    shows(page, ".ds-load-state", "Stopped")

@@ -1,0 +1,3 @@
+"""The tab Load: virtual users on the engine that everybody shares, and what their number does to everybody."""
+
+from ui.load.tab import Load as Load
