@@ -98,7 +98,7 @@ def read_inspect(value: object) -> bool:
 
 def read_repeats(value: object) -> int:
     """How often something is done. Raises ParameterError."""
-    return _whole("The number of repeats", value)
+    return read_whole("The number of repeats", value)
 
 
 def read_text(name: str, value: object) -> str:
