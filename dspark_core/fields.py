@@ -61,6 +61,13 @@ class Fields:
             raise self.refusal(name, f"must be a finite number above 0{limit}")
         return float(value)
 
+    def number(self, name: str, low: float, high: float, default: float | None = None) -> float:
+        """A finite number from ``low`` to ``high``."""
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise self.refusal(name, f"must be a number from {low:g} to {high:g}")
+        return float(value)
+
     def flag(self, name: str, default: bool = False) -> bool:
         """True or false: a text that says so is none."""
         value = self._value(name, default)

@@ -53,6 +53,21 @@ def feed(name: str) -> gr.HTML:
     )
 
 
+def port(name: str) -> gr.HTML:
+    """An invisible component through which a script sends text: the page's store gets ``send`` under this name.
+
+    Sending triggers the component's submit event, with the text as its value.
+    """
+    send = "(text) => { props.value = text; trigger('submit'); }"
+    return gr.HTML(
+        html_template="",
+        js_on_load=f"{_INBOX} page.inbox.push(['port', '{name}', {send}]);",
+        apply_default_css=False,
+        elem_id=f"ds-port-{name}",
+        elem_classes=["ds-feed"],
+    )
+
+
 def page_css() -> str:
     """All of the page's own style: what is common, then each tab's."""
     own = sorted(path for path in STATIC.glob("*.css") if path.name != "page.css")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ui.explore import Explore
 from ui.learn import Learn
 from ui.load import Load
 from ui.panels import panel
@@ -26,4 +27,4 @@ class Rounds:
 
 def page_tabs() -> Sequence[Tab]:
     """The tabs of one page, in the order in which they stand behind Chat."""
-    return (Rounds(), Race(), Load(), Learn())
+    return (Rounds(), Race(), Load(), Explore(), Learn())

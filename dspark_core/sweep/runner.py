@@ -81,6 +81,15 @@ class Sweep:
         """Whether something that was asked for is missing."""
         return self.stopped or bool(self.failure) or bool(self.results.failures)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stop.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until `stop`."""
+        self._stop.wait(seconds)
+
     def stop(self) -> None:
         """End it after the round in progress; safe from any thread."""
         self._stop.set()

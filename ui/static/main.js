@@ -1,6 +1,7 @@
 // Starts the page's scripts: panels announce themselves through an inbox that may be older than this module.
 import { mountCharts } from "./charts.js";
 import { mountChat } from "./chat.js";
+import { mountExplore } from "./explore.js";
 import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
 import { mountLearn } from "./learn.js";
@@ -27,6 +28,7 @@ const mounts = {
   learn: mountLearn,
   race: mountRace,
   loadtab: mountLoadTab,
+  explore: mountExplore,
   footer: () => {},
 };
 
@@ -35,6 +37,7 @@ const page = (window.dsparkPage ??= { inbox: [] });
 
 function take([kind, ...rest]) {
   if (kind === "feed") store.receive(rest[0]);
+  if (kind === "port") store.ports.set(rest[0], rest[1]);
   if (kind !== "mount") return;
   translate(rest[1]);
   mounts[rest[0]](rest[1], store, rest[2]);

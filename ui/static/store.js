@@ -50,6 +50,7 @@ export class Store {
     this.chat = null;
     this.topics = new Map(); // of other tabs: kind of message -> who takes it
     this.early = []; // what came before its taker
+    this.ports = new Map(); // of tabs that send text to the server: name -> send(text)
     this.forget();
   }
 
