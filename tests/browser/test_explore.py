@@ -142,7 +142,8 @@ def test_a_recorded_sweep_of_a_stranger_is_shown_as_recorded_and_as_text_alone(v
 
 
 def test_explore_speaks_chinese(visit, fake_address):
-    page = opened(visit, f"{fake_address}?lang=zh")
+    page = opened(visit, fake_address)
+    page.click("[data-language=zh]")
     sweep(page)
     shows(page, ".ds-ex-now", "完成")
     page.click(".ds-ex-table tbody tr")

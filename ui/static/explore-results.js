@@ -123,9 +123,9 @@ export function drawHeat(root, rows, heat, chosen) {
   const swept = sweptAxes(rows);
   root.querySelector(".ds-ex-heat").hidden = swept.length === 0;
   if (swept.length === 0) return;
-  if (!swept.includes(heat.x)) heat.x = swept.find((name) => name !== heat.y) ?? swept[0];
-  if (heat.y === heat.x || (heat.y && !swept.includes(heat.y))) heat.y = swept.find((name) => name !== heat.x) ?? "";
-  if (!heat.y && swept.length > 1) heat.y = swept.find((name) => name !== heat.x);
+  const wish = (name, other) => (swept.includes(heat.wanted[name]) && heat.wanted[name] !== other ? heat.wanted[name] : swept.findLast((axis) => axis !== other) ?? "");
+  heat.x = wish("x", null);
+  heat.y = wish("y", heat.x);
   const axes = swept.map((name) => [name, t(SYMBOL[name])]);
   const select = (name) => root.querySelector(`[data-heat="${name}"]`);
   fill(select("x"), axes, heat.x);

@@ -140,7 +140,7 @@ export function mountExplore(root, store) {
   const at = (selector) => root.querySelector(selector);
   const form = at("form");
   const sweep = new SweepState();
-  const heat = { x: "", y: "", metric: "ratio" };
+  const heat = { x: "", y: "", metric: "ratio", wanted: {} };
   const order = { by: "ratio", down: true };
   let applied = null;
   let dirty = true;
@@ -240,7 +240,8 @@ export function mountExplore(root, store) {
   });
   for (const select of root.querySelectorAll("[data-heat]")) {
     select.addEventListener("change", () => {
-      heat[select.dataset.heat] = select.value;
+      if (select.dataset.heat === "metric") heat.metric = select.value;
+      else heat.wanted[select.dataset.heat] = select.value;
       redraw();
     });
   }
