@@ -20,10 +20,9 @@ from dspark_core.answer import Answer
 from dspark_core.drafters.base import DraftAsk, Drafter, Observation, block_or_raise
 from dspark_core.errors import ParameterError, shown
 from dspark_core.events import DecodeRound, DrafterChanged, Event, LoadSample, Prefilled, RoundTimings
-from dspark_core.inspection import TargetLaws
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.penalties import adjusted
-from dspark_core.sampling import Dice, SeededDice, law, shown_probs
+from dspark_core.sampling import Dice, SeededDice
 from dspark_core.scheduling import RoundView
 from dspark_core.scheduling.back_off import BackOff
 from dspark_core.scheduling.load import LoadSensor
@@ -33,7 +32,7 @@ from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.target.base import Target, TargetOutput
 from dspark_core.text import TokenText
 from dspark_core.turn import Turn
-from dspark_core.verify import verify
+from dspark_core.verification import Case, judge_all
 
 _Asked = TypeVar("_Asked")
 _Got = TypeVar("_Got")
@@ -212,7 +211,7 @@ class DecodeLoop:
         outputs = self._forward([turn.answer for turn in planning], [turn.inputs for turn in planning])
         for turn, output in zip(planning, outputs, strict=True):
             turn.output = output
-        verified = _each(planning, self._verify_and_commit)
+        verified = _each(self._verify(planning), self._commit)
         self._observe([(turn.answer, turn.observation) for turn in verified if turn.answer.ending is None])
         timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
         _each(verified, lambda turn: turn.inspect(self.tokenizer))
@@ -335,18 +334,27 @@ class DecodeLoop:
         starts = [self._tapped_layers.index(layer) * width for layer in wanted]
         return torch.cat([features[:, s : s + width] for s in starts], dim=-1) if starts else features[:, :0]
 
-    def _verify_and_commit(self, turn: Turn) -> None:
-        answer, block, verify_len = turn.answer, turn.block, turn.plan.verify_len
-        sampling, verified = answer.request.sampling, block.token_ids[:verify_len]
+    def _verify(self, turns: Sequence[Turn]) -> list[Turn]:
+        """Judge the whole round's drafts at once. Returns the turns that got a verdict."""
+        asking = _each(turns, self._bring)
+        well = []
+        for turn, outcome in zip(asking, judge_all([turn.case for turn in asking]), strict=True):
+            if isinstance(outcome, Exception):
+                turn.answer.failure = outcome
+            else:
+                turn.judged = outcome
+                well.append(turn)
+        return well
+
+    def _bring(self, turn: Turn) -> None:
+        """Make the turn's case."""
+        answer, request = turn.answer, turn.answer.request
         logits = turn.output.logits[:, : self.target.vocab_size]
-        logits = adjusted(logits, sampling, answer.request.prompt_ids, answer.token_ids, verified)
-        target_probs = law(logits, sampling)
-        turn.verdict = verify(target_probs, block, verify_len, answer.dice)
-        if verify_len:
-            drafted = torch.tensor(verified, device=logits.device)
-            turn.target_probs_shown = shown_probs(logits[:verify_len], target_probs[:verify_len], drafted, sampling)
-        if answer.request.inspect:
-            turn.laws = TargetLaws(logits, target_probs)
+        logits = adjusted(logits, request.sampling, request.prompt_ids, answer.token_ids, turn.inputs[1:])
+        turn.case = Case(logits, request.sampling, turn.block, answer.dice, request.inspect)
+
+    def _commit(self, turn: Turn) -> None:
+        answer, block, verify_len = turn.answer, turn.block, turn.plan.verify_len
         kept = turn.verdict.num_accepted
         if turn.count:
             self._planner.learn(answer, verify_len, kept)

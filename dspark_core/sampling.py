@@ -73,15 +73,21 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
     Raises:
         NumericsError: a row's largest logit is not a finite number, so there is no law to draw from.
     """
+    probs, ids = law_on_support(logits, params)
+    return probs if ids is None else probs.new_zeros(logits.shape).scatter_(-1, ids, probs)
+
+
+def law_on_support(logits: torch.Tensor, params: SamplingParams) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """`law` [n, K] over the token ids [n, K] that have any probability, where these are known: when greedy, K = 1.
+
+    Otherwise K = V, and None stands for the ids: column i is token i. Arguments and errors as of `law`.
+    """
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    largest, most_likely = wide.max(-1, keepdim=True)  # a NaN anywhere in a row makes its maximum NaN
-    if not bool(largest.isfinite().all()):
-        raise NumericsError(
-            "The logits hold values that are not finite numbers, so no token can be drawn from them. "
-            "Use dtype float32 or bfloat16; if that does not help, the weights are damaged: fetch them again."
-        )
     if params.greedy:
-        return torch.zeros_like(wide).scatter_(-1, most_likely, 1.0)
+        largest, most_likely = wide.max(-1, keepdim=True)
+        _check_finite(largest)
+        return torch.ones_like(largest), most_likely
+    _check_finite(wide.amax(-1))
     scaled = wide / params.temperature
     if 0 < params.top_k < scaled.shape[-1]:
         last_kept = scaled.topk(params.top_k, dim=-1).values[..., -1:]
@@ -91,7 +97,16 @@ def law(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
         probs = _floored(probs, _nucleus_floor(probs, params.top_p))
     if params.min_p > 0:
         probs = _floored(probs, params.min_p * probs.amax(-1, keepdim=True))
-    return probs
+    return probs, None
+
+
+def _check_finite(largest: torch.Tensor) -> None:
+    """Of each row's largest logit: a NaN anywhere in a row makes its maximum NaN."""
+    if not bool(largest.isfinite().all()):
+        raise NumericsError(
+            "The logits hold values that are not finite numbers, so no token can be drawn from them. "
+            "Use dtype float32 or bfloat16; if that does not help, the weights are damaged: fetch them again."
+        )
 
 
 def _floored(probs: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
@@ -122,13 +137,16 @@ def _nucleus_floor(probs: torch.Tensor, top_p: float) -> torch.Tensor:
     return floor
 
 
-def shown_probs(logits: torch.Tensor, probs: torch.Tensor, ids: torch.Tensor, params: SamplingParams) -> list[float]:
-    """Probability of ``ids`` [n] for the screen: of the law ``probs``, or at temperature 1 under greedy decoding.
+def shown_probs(
+    logits: torch.Tensor, probs: torch.Tensor, rows: torch.Tensor, ids: torch.Tensor, params: SamplingParams
+) -> list[float]:
+    """Probability of the token ``ids[i]`` in row ``rows[i]`` for the screen, each [m].
 
-    Either way of the ``logits`` that the law was made from: with bias and penalties, where the request has any.
+    It is that of the law ``probs``, or at temperature 1 under greedy decoding. Either way of the ``logits`` [n, V] that
+    the law was made from: with bias and penalties, where the request has any.
     """
-    if not params.greedy:
-        return [float(p) for p in probs.gather(-1, ids[:, None])[:, 0].tolist()]
-    wide = logits.float()
-    log_probs = wide.gather(-1, ids[:, None])[:, 0] - wide.logsumexp(-1)
-    return [float(p) for p in log_probs.exp().tolist()]
+    if params.greedy:  # log_softmax is one kernel, logsumexp five
+        wanted = logits[rows].float().log_softmax(-1).gather(-1, ids[:, None])[:, 0].exp()
+    else:
+        wanted = probs[rows, ids]
+    return [float(p) for p in wanted.tolist()]

@@ -18,12 +18,13 @@ from dspark_core.events import (
     RoundTimings,
     Token,
 )
-from dspark_core.inspection import Inspector, TargetLaws
+from dspark_core.inspection import Inspector
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling import DraftView, Plan, load_for
 from dspark_core.scheduling.back_off import Judgement
 from dspark_core.target.base import TargetOutput
 from dspark_core.text import TokenText
+from dspark_core.verification import Case, Judged
 from dspark_core.verify import Verdict
 
 
@@ -36,9 +37,8 @@ class Turn:
         anchor: x_0.
         judgement: whether it drafts.
         count: how many tokens to draft.
-        ask, drafted, block, plan, output, verdict, committed, observation, event: what the phases made.
-        target_probs_shown: p_t(x_k) of the ℓ verified drafts, for the screen.
-        laws, inspection: the target's laws, and what `inspect` made, where the request asks for it; else None.
+        ask, drafted, block, plan, output, case, judged, committed, observation, event: what the phases made.
+        inspection: what `inspect` made, where the request asks for it; else None.
     """
 
     ask: DraftAsk
@@ -46,7 +46,8 @@ class Turn:
     block: DraftBlock
     plan: Plan
     output: TargetOutput
-    verdict: Verdict
+    case: Case
+    judged: Judged
     committed: tuple[CommittedToken, ...]
     observation: Observation
     event: DecodeRound
@@ -56,8 +57,6 @@ class Turn:
         self.schedule = answer.schedule
         self.anchor = answer.anchor
         self.judge(Judgement())
-        self.target_probs_shown: list[float] = []
-        self.laws: TargetLaws | None = None
         self.inspection: Inspection | None = None
 
     @property
@@ -94,6 +93,11 @@ class Turn:
         return (self.anchor, *self.block.token_ids[: self.plan.verify_len])
 
     @property
+    def verdict(self) -> Verdict:
+        """What the target said."""
+        return self.judged.verdict
+
+    @property
     def num_accepted(self) -> int:
         """Drafts accepted and committed: the text's end may cut accepted ones off."""
         return min(self.verdict.num_accepted, len(self.committed))
@@ -105,10 +109,11 @@ class Turn:
 
     def inspect(self, tokenizer: TokenText) -> None:
         """Look at what decided, if that was asked for. After the round's time is taken: it is none of the figures."""
-        if self.laws is None:
+        laws = self.judged.laws
+        if laws is None:
             return
         own = None if self.ended_on_a_draft else self.verdict
-        inspector = Inspector(self.block, self.laws, self.answer.request.sampling, tokenizer)
+        inspector = Inspector(self.block, laws, self.answer.request.sampling, tokenizer)
         self.inspection = inspector.inspection(self.plan, own)
 
     def report(self, tokenizer: TokenText, timings: RoundTimings, load: LoadSample) -> None:
@@ -155,7 +160,7 @@ class Turn:
                     draft_prob=self.block.shown_probs[k],
                     confidence=confidence,
                     survival=survival if confidence is not None else None,
-                    target_prob=self.target_probs_shown[k] if verified else None,
+                    target_prob=self.judged.target_probs_shown[k] if verified else None,
                     accept_prob=self.verdict.accept_probs[k] if verified else None,
                     uniform=self.verdict.uniforms[k] if verified else None,
                     fate=self._fate(k),

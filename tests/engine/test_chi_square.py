@@ -42,8 +42,8 @@ class Judges:
         self.first_round = False
         self.broken = Counter()
 
-    def __call__(self, target_probs, block, verify_len, dice):
-        verdict = verify(target_probs, block, verify_len, dice)
+    def __call__(self, target_probs, block, verify_len, dice, target_ids=None):
+        verdict = verify(target_probs, block, verify_len, dice, target_ids)
         if self.first_round:
             own = SeededDice(self.broken.total())
             kept, _ = own.accept(verdict.accept_probs[0])
@@ -96,7 +96,7 @@ def sampled(smollm2, smollm2_tokenizer):
     prompt = smollm2_tokenizer.encode_chat([{"role": "user", "content": "Tell me a story about the sea."}])
     judges = Judges()
     with pytest.MonkeyPatch.context() as patched, torch.inference_mode():
-        patched.setattr("dspark_core.decode_loop.verify", judges)
+        patched.setattr("dspark_core.verification.verify", judges)
         return Sampled(smollm2, smollm2_tokenizer, prompt, judges)
 
 

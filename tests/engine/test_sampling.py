@@ -84,7 +84,7 @@ def test_shown_probabilities_are_the_laws_or_the_models_at_temperature_one_when_
     for params in (SamplingParams(temperature=0.5), SamplingParams()):
         probs = law(logits, params)
         expected = logits.softmax(-1)[0, 0] if params.greedy else probs[0, 0]
-        assert shown_probs(logits, probs, ids, params) == pytest.approx([float(expected)])
+        assert shown_probs(logits, probs, torch.tensor([0]), ids, params) == pytest.approx([float(expected)])
 
 
 def test_two_low_bits_of_rounding_do_not_lose_the_last_token():
