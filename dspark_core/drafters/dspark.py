@@ -23,7 +23,6 @@ from dspark_core.drafters.base import (
     GoesOn,
     Observation,
     block_or_raise,
-    told_alone,
 )
 from dspark_core.drafters.drawing import Drawing
 from dspark_core.drafters.sequential import SequentialStage
@@ -37,6 +36,10 @@ from dspark_core.target.linear import Linear, make_linear, pack_linears
 # The sequential bias is added, and tokens are drawn, among the K most likely base candidates. Few of them are cheap,
 # but what follows x_{k-1} is often far down in base logits that do not know it (README, "Results": 64 against 1,024).
 CANDIDATES = 1024
+
+# Tokens whose features may wait for their keys and values: a few kilobytes each, and enough that reading the matrices
+# for them is spread over many rounds.
+COLLECTED = 64
 
 _BORROWED = "No weights of its own yet: this is DSpark's backbone with the sequential head switched off."
 
@@ -117,20 +120,35 @@ class DSparkDrafter:
         return [next(outcomes) if ask.count > 0 else EMPTY_BLOCK for ask in asks]
 
     def observe_all(self, observations: Sequence[Observation]) -> list[Exception | None]:
-        """The keys and values of all requests' new tokens in one go: a token's depend on that token alone."""
+        """Keep the features of all requests' new tokens; `_read` them before they are drafted from, or become many."""
+        return [self._observe(told) for told in observations]
+
+    def _observe(self, told: Observation) -> Exception | None:
         try:
-            spans = [_own(told.state).span(len(told.token_ids)) for told in observations]
-            positions = torch.cat([torch.arange(*span, device=self.target.device) for span in spans])
-            features = torch.cat([told.features for told in observations]).to(self.dtype)
-            context = self.model.context_keys_values(features, positions)
-        except Exception as error:  # nothing is stored yet: each alone shows whose failure it is
-            return [error] if len(observations) == 1 else [told_alone(told) for told in observations]
+            if _own(told.state).collect(len(told.token_ids), told.features) > COLLECTED:
+                self._read([_own(told.state)])
+        except Exception as error:  # that request's failure, not the others'
+            return error
+        return None
+
+    def _read(self, states: Sequence[DSparkState]) -> None:
+        """The keys and values of all tokens that were collected, in one go: a token's depend on that token alone.
+
+        Reading the matrices costs much more than what a few tokens more do, and a request that rests from drafts asks
+        for nothing between.
+        """
+        waiting = [state for state in states if state.collected]
+        if not waiting:
+            return
+        device = self.target.device
+        positions = torch.cat([torch.arange(s.length, s.length + s.num_collected, device=device) for s in waiting])
+        features = torch.cat([kept for state in waiting for kept in state.collected])
+        context = self.model.context_keys_values(features, positions)
         first = 0
-        for told, (begin, end) in zip(observations, spans, strict=True):
-            rows = slice(first, first + end - begin)
-            _own(told.state).append([(keys[:, rows], values[:, rows]) for keys, values in context])
+        for state in waiting:
+            rows = slice(first, first + state.num_collected)
+            state.append([(keys[:, rows], values[:, rows]) for keys, values in context])
             first = rows.stop
-        return [None] * len(observations)
 
     def hidden_states(self, asks: Sequence[DraftAsk]) -> torch.Tensor:
         """One backbone pass over all requests' blocks, one after the other: h_1 … h_n of each, n its ``count``, [N, H].
@@ -139,6 +157,7 @@ class DSparkDrafter:
         that either will do.
         """
         states = [_own(ask.state) for ask in asks]
+        self._read(states)
         masked = self.model.config.mask_token_id
         ids = [token_id for ask in asks for token_id in (ask.anchor, *[masked] * (ask.count - 1))]
         places = [place for ask, s in zip(asks, states, strict=True) for place in range(s.length, s.length + ask.count)]
@@ -163,6 +182,7 @@ class DSparkState:
         config, target = drafter.model.config, drafter.target
         shape = (config.num_hidden_layers, 2, config.num_key_value_heads, capacity, config.head_dim)
         self._drafter = drafter
+        self._width = (len(config.target_layer_ids) * target.hidden_size,)
         try:
             self._cache: torch.Tensor | None = torch.empty(shape, dtype=drafter.dtype, device=target.device)
         except (RuntimeError, MemoryError) as error:
@@ -171,6 +191,8 @@ class DSparkState:
                 "Ask for fewer new tokens, or try again when other answers have ended."
             ) from error
         self.length = 0  # tokens of context
+        self.collected: list[torch.Tensor] = []  # features [n, m·H] of the tokens after these
+        self.num_collected = 0
 
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
         """Append the context of ``token_ids``: computed once a token from its features [n, m·H]."""
@@ -178,20 +200,25 @@ class DSparkState:
         if failure is not None:
             raise failure
 
-    def span(self, count: int) -> tuple[int, int]:
-        """Positions, first and one past the last, of the next ``count`` tokens. Raises when they have no place."""
-        end = self.length + count
-        if end > self._in_use().shape[-2]:
-            raise RuntimeError(f"The drafter's context holds {self._in_use().shape[-2]} tokens; {end} were observed.")
-        return self.length, end
+    def collect(self, count: int, features: torch.Tensor) -> int:
+        """Keep the features of the next ``count`` tokens. Returns how many are kept; raises when they have no place."""
+        place, end = self._in_use().shape[-2], self.length + self.num_collected + count
+        if end > place:
+            raise RuntimeError(f"The drafter's context holds {place} tokens; {end} were observed.")
+        if features.shape[0] != count or features.shape[1:] != self._width:
+            raise RuntimeError(f"{count} tokens were observed with features of the shape {tuple(features.shape)}.")
+        self.collected.append(features.to(self._drafter.dtype, copy=True))  # not a view that keeps a whole pass
+        self.num_collected += count
+        return self.num_collected
 
     def append(self, context: Sequence[KeysValues]) -> None:
-        """Keep the next tokens' keys and values, each [g, n, d], of every layer."""
+        """Keep the collected tokens' keys and values, each [g, n, d], of every layer."""
         for layer, (keys, values) in zip(self._in_use(), context, strict=True):
             end = self.length + keys.shape[1]
             layer[0, :, self.length : end] = keys
             layer[1, :, self.length : end] = values
         self.length = end
+        self.collected, self.num_collected = [], 0
 
     def context(self) -> list[KeysValues]:
         """Keys and values, each [g, n, d], of every layer."""
@@ -208,7 +235,7 @@ class DSparkState:
 
     def release(self) -> None:
         """Give the memory back."""
-        self._cache = None
+        self._cache, self.collected = None, []
 
     def _in_use(self) -> torch.Tensor:
         if self._cache is None:

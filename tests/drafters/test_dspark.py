@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dspark_core.drafters.dspark import DSparkDrafter
+from dspark_core.drafters.dspark import COLLECTED, DSparkDrafter
 from dspark_core.errors import CheckpointError, NumericsError
 from dspark_core.loading import find_model, load_drafters
 from dspark_core.params import SamplingParams
@@ -52,6 +52,32 @@ def test_context_told_in_pieces_equals_context_told_at_once():
     blocks = [state.draft(1, 2, SAMPLED, SeededDice(4)) for state in (whole, pieces)]
     assert blocks[0].token_ids == blocks[1].token_ids
     assert blocks[0].confidences == pytest.approx(blocks[1].confidences)
+
+
+def test_tokens_between_drafts_are_read_together_and_never_many_of_them_wait(monkeypatch):
+    """As when a request rests from drafts: one reading for all of its rounds, and again whenever many wait."""
+    target = ToyTarget()
+    drafter = DSparkDrafter(toy_draft_model(), target)
+    read, counts = drafter.model.context_keys_values, []
+    monkeypatch.setattr(drafter.model, "context_keys_values", lambda f, p: counts.append(len(f)) or read(f, p))
+    tokens = tuple(i % 3 for i in range(COLLECTED + 10))
+    features = features_of(target, tokens)
+    pieces, whole = drafter.open(len(tokens)), drafter.open(len(tokens))
+    for at in range(len(tokens)):
+        pieces.observe(tokens[at : at + 1], features[at : at + 1])
+        assert pieces.num_collected <= COLLECTED
+    assert counts == [COLLECTED + 1]
+    whole.observe(tokens, features)
+    blocks = [state.draft(1, 2, SAMPLED, SeededDice(4)) for state in (pieces, whole)]
+    assert counts == [COLLECTED + 1, len(tokens), 9]
+    assert blocks[0].token_ids == blocks[1].token_ids
+    assert blocks[0].confidences == pytest.approx(blocks[1].confidences)
+
+
+def test_features_that_do_not_fit_are_refused_at_once():
+    _, state = opened()
+    with pytest.raises(RuntimeError, match="1 tokens were observed with features of the shape"):
+        state.observe((1,), torch.zeros(1, 3, dtype=torch.float64))
 
 
 def test_drafting_leaves_the_state_as_it_was():
