@@ -39,6 +39,7 @@ from dspark_core.target.weights import load_tensors
 
 HEADS = ("vanilla", "gated", "rnn")
 _DTYPE = "bfloat16"
+_COPY_HEAD = "copy_head."
 _NOT_THE_DRAFTERS = (  # keys of the target's config by which a loader would compute something else, or run code
     "attn_logit_softcapping",
     "auto_map",
@@ -85,8 +86,10 @@ def write_deepspec(source: Path, target: Path, out: Path) -> list[str]:
     check_layout(source)
     loaded = load_drafter(source, dtype=torch.bfloat16)
     embed_tokens, lm_head = _tables(loaded, target)
-    tensors = {**loaded.modules.state_dict(), EMBED_NAME: embed_tokens, HEAD_NAME: lm_head}
-    config = replace(loaded.config, embed_tokens_from_target=False, lm_head_from_target=False, dtype=_DTYPE)
+    own = {name: value for name, value in loaded.modules.state_dict().items() if not name.startswith(_COPY_HEAD)}
+    tensors = {**own, EMBED_NAME: embed_tokens, HEAD_NAME: lm_head}
+    whole = replace(loaded.config, embed_tokens_from_target=False, lm_head_from_target=False, dtype=_DTYPE)
+    config = replace(whole, copy_longest=0)
     check_tensors(tensors, expected_shapes(config), source.name)
     values = read_object(target / CONFIG_NAME, ModelUnavailableError, way_to_repair(target))
     with new_folder(out) as folder:
@@ -94,6 +97,11 @@ def write_deepspec(source: Path, target: Path, out: Path) -> list[str]:
         write_tensors(folder / WEIGHTS_NAME, {name: value.contiguous().clone() for name, value in tensors.items()})
         notes = _keep_beside(source, folder, config)
         write_json(folder / CONFIG_NAME, deepspec_config(values, config), indent=2)
+    if loaded.config.copy_longest:
+        notes.append(
+            "The copy head was left out: it is this program's own, and DeepSpec's layout has no place for it. Drafts "
+            "from the exported files are accepted less often where a text repeats itself."
+        )
     if loaded.config.dtype != _DTYPE:
         notes.append(f"The weights were {loaded.config.dtype} and are rounded to {_DTYPE}, the published files' type.")
     return notes

@@ -15,6 +15,7 @@ from dspark_core.errors import NumericsError
 from dspark_core.params import SamplingParams
 from dspark_core.penalties import biased
 from dspark_core.sampling import law, law_params
+from dspark_core.suffix_index import SuffixIndex
 
 
 class Drawing:
@@ -25,14 +26,22 @@ class Drawing:
         count: most drafts to draw.
         previous: x_{k-1}, the anchor at first.
         temperatures: T_1 … T_γ that divide the confidences' logits, or None.
+        text: the text that drafts may be copied from; anchor and drafts stand at its end until `forget_drafts`. None
+            where nothing is copied.
         failure: what ended this request's drafting, if something did.
     """
 
-    def __init__(self, ask: DraftAsk, count: int, temperatures: Sequence[float] | None) -> None:
+    def __init__(
+        self, ask: DraftAsk, count: int, temperatures: Sequence[float] | None, text: SuffixIndex | None = None
+    ) -> None:
         self.ask = ask
         self.count = count
         self.previous = ask.anchor
         self.temperatures = temperatures
+        self.text = text
+        self._committed = 0 if text is None else len(text)
+        if text is not None:
+            text.push(ask.anchor)
         self.failure: Exception | None = None
         self._token_ids: list[int] = []
         self._raw: list[float] = []
@@ -69,10 +78,24 @@ class Drawing:
     def take(self, token_id: int, shown: float, candidate_ids: torch.Tensor, probs: torch.Tensor) -> None:
         """x_k is drawn: its id, the probability to show, the candidates [K] and their law [K]."""
         self.previous = token_id
+        if self.text is not None:
+            self.text.push(token_id)
         self._token_ids.append(token_id)
         self._shown.append(shown)
         self._ids.append(candidate_ids)
         self._laws.append(probs)
+
+    def match(self) -> tuple[int, int]:
+        """(n, token) that followed the longest match of the text before x_k; (0, 0) without one."""
+        if self.text is None:
+            return 0, 0
+        n, place = self.text.match()
+        return (n, self.text.tokens[place]) if n else (0, 0)
+
+    def forget_drafts(self) -> None:
+        """The text is what is committed again: what becomes of the drafts is not known yet."""
+        if self.text is not None:
+            self.text.cut(self._committed)
 
     def keep(self, logits: DraftLogits) -> None:
         """What the law of x_k, drawn next, is made from."""

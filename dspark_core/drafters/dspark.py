@@ -30,6 +30,7 @@ from dspark_core.errors import ResourceError
 from dspark_core.modules.backbone import KeysValues
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
+from dspark_core.suffix_index import SuffixIndex
 from dspark_core.target.base import Target
 from dspark_core.target.linear import Linear, make_linear, pack_linears
 
@@ -116,7 +117,13 @@ class DSparkDrafter:
             hidden = self.hidden_states(wanted)
         except Exception as error:  # nothing is drawn yet: each alone shows whose failure it is
             return [error] if len(asks) == 1 else [outcome for ask in asks for outcome in self.draft_all([ask])]
-        outcomes = iter(self._sequential.draw(hidden, [self._drawing(ask) for ask in wanted]))
+        drawings: list[Drawing] = []
+        try:
+            drawings.extend(map(self._drawing, wanted))
+            outcomes = iter(self._sequential.draw(hidden, drawings))
+        finally:
+            for drawing in drawings:
+                drawing.forget_drafts()
         return [next(outcomes) if ask.count > 0 else EMPTY_BLOCK for ask in asks]
 
     def observe_all(self, observations: Sequence[Observation]) -> list[Exception | None]:
@@ -125,7 +132,7 @@ class DSparkDrafter:
 
     def _observe(self, told: Observation) -> Exception | None:
         try:
-            if _own(told.state).collect(len(told.token_ids), told.features) > COLLECTED:
+            if _own(told.state).collect(told.token_ids, told.features) > COLLECTED:
                 self._read([_own(told.state)])
         except Exception as error:  # that request's failure, not the others'
             return error
@@ -172,7 +179,7 @@ class DSparkDrafter:
     def _drawing(self, ask: DraftAsk) -> Drawing:
         calibration = self.calibration
         temperatures = None if calibration is None else calibration.temperatures_for(ask.sampling.temperature)
-        return Drawing(ask, ask.count, temperatures)
+        return Drawing(ask, ask.count, temperatures, _own(ask.state).text if self._sequential.copies else None)
 
 
 class DSparkState:
@@ -193,6 +200,8 @@ class DSparkState:
         self.length = 0  # tokens of context
         self.collected: list[torch.Tensor] = []  # features [n, m·H] of the tokens after these
         self.num_collected = 0
+        copying = drafter.model.copy_head
+        self.text = None if copying is None else SuffixIndex(copying.longest)
 
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:
         """Append the context of ``token_ids``: computed once a token from its features [n, m·H]."""
@@ -200,8 +209,9 @@ class DSparkState:
         if failure is not None:
             raise failure
 
-    def collect(self, count: int, features: torch.Tensor) -> int:
-        """Keep the features of the next ``count`` tokens. Returns how many are kept; raises when they have no place."""
+    def collect(self, token_ids: Sequence[int], features: torch.Tensor) -> int:
+        """Keep the next tokens and their features. Returns how many are kept; raises when they have no place."""
+        count = len(token_ids)
         place, end = self._in_use().shape[-2], self.length + self.num_collected + count
         if end > place:
             raise RuntimeError(f"The drafter's context holds {place} tokens; {end} were observed.")
@@ -209,6 +219,8 @@ class DSparkState:
             raise RuntimeError(f"{count} tokens were observed with features of the shape {tuple(features.shape)}.")
         self.collected.append(features.to(self._drafter.dtype, copy=True))  # not a view that keeps a whole pass
         self.num_collected += count
+        if self.text is not None:
+            self.text.extend(token_ids)
         return self.num_collected
 
     def append(self, context: Sequence[KeysValues]) -> None:
@@ -236,6 +248,7 @@ class DSparkState:
     def release(self) -> None:
         """Give the memory back."""
         self._cache, self.collected = None, []
+        self.text = None
 
     def _in_use(self) -> torch.Tensor:
         if self._cache is None:

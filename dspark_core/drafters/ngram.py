@@ -6,13 +6,14 @@ Symbols: γ drafts, n tokens that match.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import cycle, islice
 
 import torch
 
 from dspark_core.drafters.base import EMPTY_BLOCK, DraftBlock, GoesOn, OneByOne
 from dspark_core.params import SamplingParams
 from dspark_core.sampling import Dice
+from dspark_core.suffix_index import SuffixIndex
 
 LONGEST_MATCH = 3
 NUM_DRAFT_TOKENS = 8
@@ -22,23 +23,18 @@ class NgramState:
     """One request's text, and how often each length of match has told the next token rightly so far."""
 
     def __init__(self, longest: int) -> None:
-        self._tokens: list[int] = []
-        self._ends: dict[tuple[int, ...], int] = {}  # n-gram → where its latest occurrence with a follower ends
+        self._text = SuffixIndex(longest)
         self._right = [0] * (longest + 1)
         self._tried = [0] * (longest + 1)
-        self._longest = longest
 
     def observe(self, token_ids: tuple[int, ...], features: torch.Tensor) -> None:  # noqa: ARG002 - needs no features
         """Score the look-up on every new token, as if it had drafted it, then learn the token."""
         for token in token_ids:
-            n, end = self._match(self._tokens)
+            n, place = self._text.match()
             if n:
                 self._tried[n] += 1
-                self._right[n] += self._tokens[end + 1] == token
-            last = len(self._tokens) - 1
-            for length in range(1, min(self._longest, len(self._tokens)) + 1):
-                self._ends[tuple(self._tokens[-length:])] = last
-            self._tokens.append(token)
+                self._right[n] += self._text.tokens[place] == token
+            self._text.extend((token,))
 
     def draft(
         self,
@@ -52,8 +48,11 @@ class NgramState:
 
         A draft's law is one-hot at every temperature, so acceptance has the target's own probability of that token.
         """
-        text = [*self._tokens, anchor]
-        n, end = self._match(text)
+        committed = len(self._text)
+        self._text.push(anchor)
+        n, place = self._text.match()
+        following = self._text.tokens[place:]
+        self._text.cut(committed)
         if count <= 0 or not n:
             return EMPTY_BLOCK
         # Laplace's rule on this very text: known before the block, so no token decides about its own verification.
@@ -63,10 +62,7 @@ class NgramState:
             if goes_on is not None and not goes_on((confidence,) * (k + 1)):
                 wanted, stopped_at = k, confidence
                 break
-        period = len(text) - 1 - end  # beyond the text's end the copy goes on with itself
-        for _ in range(wanted):
-            text.append(text[-period])
-        drafted = tuple(islice(text, len(text) - wanted, None))
+        drafted = tuple(islice(cycle(following), wanted))  # beyond the text's end the copy goes on with itself
         return DraftBlock(
             token_ids=drafted,
             confidences=(confidence,) * wanted,
@@ -78,15 +74,7 @@ class NgramState:
 
     def release(self) -> None:
         """Forget the text."""
-        self._tokens, self._ends = [], {}
-
-    def _match(self, text: list[int]) -> tuple[int, int]:
-        """(n, end) of the longest known n-gram that the text ends with; n = 0 when there is none."""
-        for n in range(min(self._longest, len(text)), 0, -1):
-            end = self._ends.get(tuple(text[-n:]))
-            if end is not None:
-                return n, end
-        return 0, 0
+        self._text = SuffixIndex(self._text.longest)
 
 
 class NgramDrafter(OneByOne):

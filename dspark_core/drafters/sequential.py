@@ -16,6 +16,7 @@ from dspark_core.drafters.base import DraftBlock
 from dspark_core.drafters.drawing import Drawing, draw_next, still_drawing, with_bias
 from dspark_core.errors import NumericsError
 from dspark_core.modules.confidence import ConfidenceHead
+from dspark_core.modules.copy_head import CopyHead
 from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.modules.sequential import MarkovHead
 from dspark_core.target.linear import Linear, make_linear, packing_works
@@ -48,16 +49,23 @@ class SequentialStage:
         self._lm_head, self._candidates = lm_head, candidates
         self._vocabulary, self._ids = vocabulary, None if vocabulary is None else vocabulary.cpu()
         self._markov = MarkovStage(markov, self._ids) if biased and markov is not None else None
+        self._copying = CopyStage(model.copy_head, self._ids) if biased and model.copy_head is not None else None
         self._confidence = None
         if confidence is not None:
             embeddings = markov.markov_w1.weight if markov is not None and reads_markov(model) else None
             self._confidence = ConfidenceStage(confidence, model.config.hidden_size, embeddings)
+
+    @property
+    def copies(self) -> bool:
+        """Whether drafts may be copied from the text."""
+        return self._copying is not None
 
     def draw(self, hidden: torch.Tensor, drawings: Sequence[Drawing]) -> list[DraftBlock | Exception]:
         """Draw every request's block; h [N, H] has ``drawing.count`` rows of each, in the same order."""
         head = _RowsAhead(self._lm_head, hidden)
         rows = hidden.float().cpu() if self._markov is not None else None
         scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
+        gates = None if self._copying is None else self._copying.hidden_gates(hidden)
         firsts, total = [], 0
         for drawing in drawings:
             firsts.append(total)
@@ -74,11 +82,18 @@ class SequentialStage:
                 at = [at[j] for j in staying]
                 state = None if state is None else state[staying]
             logits = head.at(at, [firsts[i] + drawings[i].count for i in running])
-            logits, places = with_bias(logits, active, self._vocabulary).topk(self._candidates)
+            whole = with_bias(logits, active, self._vocabulary)
+            logits, places = whole.topk(self._candidates)
             logits, places, base = logits.float().cpu(), places.cpu(), None
+            copies = None
+            if self._copying is not None and gates is not None:
+                copies = self._copying.among(whole, logits, places, active, [gates[row] for row in at])
             if self._markov is not None and rows is not None:
                 bias, state = self._markov.bias([drawing.previous for drawing in active], rows[at], state, places)
                 base, logits = logits, logits + bias
+            if copies is not None:
+                base = logits if base is None else base
+                logits = logits + copies
             draw_next(active, logits, places if self._ids is None else self._ids[places], base=base)
         return [drawing.outcome(has_confidence=self._confidence is not None) for drawing in drawings]
 
@@ -86,6 +101,8 @@ class SequentialStage:
         if self._confidence is None or scores is None:
             return True
         logit = self._confidence.logit(scores[row], drawing.previous)
+        if self._copying is not None:
+            logit += self._copying.confidence_shift(drawing)
         temperatures = drawing.temperatures
         return drawing.judge(_sigmoid(logit), _sigmoid(logit if temperatures is None else logit / temperatures[k]))
 
@@ -136,6 +153,59 @@ class MarkovStage:
             rows = (self._w2[own].float() @ u for own, u in zip(places, mixed, strict=True))
             return torch.stack(list(rows)), state
         return self._product(mixed.to(self._w2.dtype)).float().gather(-1, places), state
+
+
+class CopyStage:
+    """The copy head on the CPU: what it adds to the candidate that followed the same words before."""
+
+    def __init__(self, head: CopyHead, vocabulary: torch.Tensor | None) -> None:
+        self._longest = head.longest
+        lengths = torch.arange(head.longest + 1)
+        self._hidden = head.hidden.detach().float()
+        own = {name: value.detach().float().cpu() for name, value in head.state_dict().items()}
+        plain = CopyHead(head.longest, 1)
+        plain.load_state_dict({**own, "hidden": torch.zeros(1)})
+        with torch.no_grad():
+            self._by_length = plain.gate(torch.zeros(len(lengths), 1), lengths).tolist()
+            self._shifts = plain.confidence_shift(lengths).tolist()
+        self._places = None if vocabulary is None else {token: place for place, token in enumerate(vocabulary.tolist())}
+
+    def hidden_gates(self, hidden: torch.Tensor) -> list[float]:
+        """w·h_k of N positions, from h [N, H]."""
+        return [float(x) for x in (hidden.float() @ self._hidden).tolist()]
+
+    def confidence_shift(self, drawing: Drawing) -> float:
+        """β_n at the position that comes next."""
+        return float(self._shifts[min(self._longest, drawing.match()[0])])
+
+    def among(
+        self,
+        whole: torch.Tensor,
+        logits: torch.Tensor,
+        places: torch.Tensor,
+        drawings: Sequence[Drawing],
+        gates: Sequence[float],
+    ) -> torch.Tensor | None:
+        """The bias [A, K] of the copied tokens, or None where nothing is copied.
+
+        A copied token that is not among the K candidates takes the place of the least likely one, in ``logits`` and
+        ``places``, with its own logit of ``whole`` [A, C].
+        """
+        bias = None
+        for row, (drawing, gate) in enumerate(zip(drawings, gates, strict=True)):
+            n, token = drawing.match()
+            place = token if self._places is None else self._places.get(token, -1)
+            if n == 0 or place < 0:
+                continue
+            at = (places[row] == place).nonzero()
+            if len(at):
+                column = int(at[0])
+            else:
+                column = places.shape[1] - 1
+                places[row, column], logits[row, column] = place, float(whole[row, place])
+            bias = torch.zeros_like(logits) if bias is None else bias
+            bias[row, column] = self._by_length[min(self._longest, n)] + gate
+        return bias
 
 
 class ConfidenceStage:

@@ -26,6 +26,7 @@ _RANGES = {
     "max_position_embeddings": (1, LARGEST),
     "markov_rank": (0, LARGEST),  # 0: no sequential head
     "num_anchors": (0, LARGEST),
+    "copy_longest": (0, 64),  # 0: no copy head
     "rms_norm_eps": (1e-30, 1.0),
     "rope_theta": (1e-6, 1e12),
 }
@@ -38,6 +39,7 @@ class DraftConfig:
     `target_layer_ids`: id k is the *output* of target layer k (0-based). The last is refused, and so is -1, DeepSpec's
     id of the embedding's output: no target here gives that yet.
     `block_size` γ: the anchor and γ-1 mask tokens go in, γ predictions come out; the anchor's slot predicts x_1.
+    `copy_longest`: longest match that the copy head tells apart; 0 without one (the head is ours alone).
     `embed_tokens_from_target`, `lm_head_from_target`: that table is not in the file, the target's own is meant.
     """
 
@@ -62,6 +64,7 @@ class DraftConfig:
     embed_tokens_from_target: bool = False
     lm_head_from_target: bool = False
     num_anchors: int = 0
+    copy_longest: int = 0
     dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:
@@ -162,6 +165,7 @@ class DraftConfig:
             embed_tokens_from_target=fields.flag("embed_tokens_from_target"),
             lm_head_from_target=fields.flag("lm_head_from_target"),
             num_anchors=fields.whole("num_anchors", 0, default=0),
+            copy_longest=fields.whole("copy_longest", 0, default=0),
             dtype=fields.text("dtype", fields.text("torch_dtype", "bfloat16")),
         )
 
@@ -198,6 +202,8 @@ class DraftConfig:
         }
         if self.markov_rank:
             data["markov_head_type"] = self.markov_head_type
+        if self.copy_longest:
+            data["copy_longest"] = self.copy_longest
         return data
 
     def check_fits(self, *, hidden_size: int, vocab_size: int, num_layers: int) -> None:

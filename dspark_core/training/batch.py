@@ -21,7 +21,8 @@ class Batch:
 
     `features` [S, T, m·H] bfloat16; `anchors` [S, A] = index of x_0 in its sequence; `anchor_ids` [S, A];
     `labels` [S, A, L] = x_1..x_L; `prev_ids` [S, A, L] = x_0..x_{L-1}; `target_hidden` [S, A, L, H] bfloat16, the state
-    that the target draws x_k from; `valid` [S, A, L] is false beyond the sequence's end.
+    that the target draws x_k from; `valid` [S, A, L] is false beyond the sequence's end. `copied` [S, A, L]: what
+    followed the same words before, `matched` [S, A, L]: how many words those were (0: none, see `suffix_index`).
     """
 
     features: Tensor
@@ -31,6 +32,8 @@ class Batch:
     prev_ids: Tensor
     target_hidden: Tensor
     valid: Tensor
+    copied: Tensor
+    matched: Tensor
 
     @property
     def visible(self) -> Tensor:
@@ -107,5 +110,8 @@ def collate(cache: FeatureCache, sequences: list[CachedSequence], anchors: list[
         at = torch.tensor(chosen).unsqueeze(-1) + torch.arange(length)  # index of x_{k-1}
         valid = at + 1 < sequence.length
         inside = at.clamp_max(sequence.length - 2)
-        parts.append((at[:, 0], tokens[at[:, 0]], tokens[inside + 1], tokens[inside], final[inside], valid))
+        matched, copied = cache.matches(sequence)[:, inside + 1]
+        parts.append(
+            (at[:, 0], tokens[at[:, 0]], tokens[inside + 1], tokens[inside], final[inside], valid, copied, matched)
+        )
     return Batch(features, *(torch.stack(column) for column in zip(*parts, strict=True)))

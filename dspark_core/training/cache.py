@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from dspark_core.errors import ParameterError, ResourceError
+from dspark_core.modules.copy_head import LONGEST
+from dspark_core.suffix_index import followers
 from dspark_core.training.cache_files import FORMAT, PARTS, check_size, read_index, read_progress
 from dspark_core.training.data import Conversation
 from dspark_core.training.files import make_folder, write_json, write_whole
@@ -58,6 +60,7 @@ class FeatureCache:
             CachedSequence(s["start"], s["length"], s["prompt_length"], s["temperature"], s["split"])
             for s in index["sequences"]
         ]
+        self._matches: dict[int, Tensor] = {}
         width = (len(self.taps) + 1) * self.hidden_size
         rows = index["tokens"]
         _check_sizes(folder, rows, width)
@@ -77,6 +80,14 @@ class FeatureCache:
     def tokens(self, sequence: CachedSequence) -> Tensor:
         """Token ids [n], int64."""
         return torch.from_numpy(self._tokens[sequence.start : sequence.start + sequence.length].astype(np.int64))
+
+    def matches(self, sequence: CachedSequence) -> Tensor:
+        """Of each token, how long a match of the text before it was and what that foretold: [2, n], int64."""
+        found = self._matches.get(sequence.start)
+        if found is None:
+            pairs = followers(self.tokens(sequence).tolist(), LONGEST)
+            found = self._matches[sequence.start] = torch.tensor(pairs, dtype=torch.int32).T
+        return found.long()
 
     def rows(self, sequence: CachedSequence, first: int = 0, stop: int | None = None) -> tuple[Tensor, Tensor]:
         """Tapped features [n, m·H] and final hidden states [n, H] of tokens first..stop-1, bfloat16."""

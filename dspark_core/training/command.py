@@ -86,6 +86,12 @@ def _add_fitting(group: argparse._ArgumentGroup) -> None:
         help="width of the sequential head's tables; 0 trains DFlash, without one (default: %(default)s)",
     )
     group.add_argument(
+        "--copy-longest",
+        type=int,
+        help="longest match that the copy head tells apart; 0 leaves that head out (default: "
+        f"{_SHOWN.copy_longest}, and 0 for DFlash)",
+    )
+    group.add_argument(
         "--mask-token-id",
         type=int,
         default=_SHOWN.mask_token_id,
@@ -173,9 +179,17 @@ def _settings(args: argparse.Namespace) -> TrainSettings:
         layers=args.layers,
         markov_rank=args.markov_rank,
         head_type=args.head,
+        copy_longest=_copy_longest(args),
         mask_token_id=args.mask_token_id,
         common_tokens=args.common_tokens,
         step_tokens=args.step_tokens,
         stage2_rate=args.rate,
         cool_weight=args.cool_weight,
     )
+
+
+def _copy_longest(args: argparse.Namespace) -> int:
+    """A copy head is a sequential head: DFlash has none unless it is asked for."""
+    if args.copy_longest is not None:
+        return int(args.copy_longest)
+    return _SHOWN.copy_longest if args.markov_rank else 0

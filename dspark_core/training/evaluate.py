@@ -15,7 +15,7 @@ from dspark_core.errors import ParameterError
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Batch, collate
 from dspark_core.training.cache import CachedSequence, FeatureCache
-from dspark_core.training.forward import block_hidden
+from dspark_core.training.forward import block_hidden, with_copy
 
 GREEDY_TEMPERATURE = 0.02  # at and below this an answer counts as greedy
 _CHUNK = 32  # anchors at once: their logits over the vocabulary are the memory needed
@@ -152,7 +152,19 @@ class Evaluator:
             if drafter.markov_head is not None:
                 mixed = drafter.markov_head.block(drafter.markov_head.embed(batch.prev_ids[0]), hidden)
                 logits = logits + drafter.markov_head.scores(mixed, self.draft_ids)
+            if drafter.copy_head is not None:
+                copied = self._place(batch.copied[0])
+                bias = drafter.copy_head.gate(hidden, batch.matched[0]) * (copied >= 0)
+                logits = with_copy(logits, copied, bias)
         return logits, hidden
+
+    def _place(self, token_ids: Tensor) -> Tensor:
+        """Where each token stands among those that may be drafted; -1 where it does not."""
+        if self.draft_ids is None:
+            return token_ids
+        place = torch.full((len(self.lm_head),), -1, dtype=torch.long, device=token_ids.device)
+        place[self.draft_ids] = torch.arange(len(self.draft_ids), device=token_ids.device)
+        return place[token_ids]
 
     def _acceptance(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, Tensor]:
         """1 - ½‖p_d - p_t‖₁ and the confidence, both [A, L]."""
@@ -167,5 +179,8 @@ class Evaluator:
         if drafter.confidence_head is not None:
             reads_markov = drafter.config.confidence_head_with_markov and drafter.markov_head is not None
             previous = drafter.markov_head.embed(batch.prev_ids[0]) if reads_markov and drafter.markov_head else None
-            confidence = torch.sigmoid(drafter.confidence_head(hidden.float(), previous))
+            told = drafter.confidence_head(hidden.float(), previous)
+            if drafter.copy_head is not None:
+                told = told + drafter.copy_head.confidence_shift(batch.matched[0])
+            confidence = torch.sigmoid(told)
         return accept.cpu(), confidence.cpu()

@@ -44,6 +44,11 @@ class Candidates:
         return cls(ids, place)
 
 
+def with_copy(logits: Tensor, copied: Tensor, bias: Tensor) -> Tensor:
+    """The logits [..., C], at ``copied`` [...] (-1: absent) raised by ``bias`` [...]."""
+    return logits.scatter_add(-1, copied.clamp_min(0).unsqueeze(-1), bias.to(logits.dtype).unsqueeze(-1))
+
+
 def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch: Batch, common: Tensor) -> DraftLoss:
     """The paper's loss on a batch, both laws renormalised on the candidates (97 % or more of all tokens)."""
     head = drafter.markov_head
@@ -60,9 +65,15 @@ def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch
         mixed = head.block(embeddings, blocks).flatten(0, 2)[kept]
         draft_logits = draft_logits + head.scores(mixed, candidates.ids)
         previous = embeddings.flatten(0, 2)[kept] if drafter.config.confidence_head_with_markov else None
+    copying, matched = drafter.copy_head, batch.matched.flatten()[kept]
+    if copying is not None:
+        copied = candidates.place[batch.copied.flatten()[kept]]
+        draft_logits = with_copy(draft_logits, copied, copying.gate(hidden, matched) * (copied >= 0))
     target_hidden = batch.target_hidden.flatten(0, 2)[kept].to(table.dtype)
     with torch.no_grad():
         target_logits = functional.linear(target_hidden, table)
     confidence = drafter.confidence_head(hidden, previous)
+    if copying is not None:
+        confidence = confidence + copying.confidence_shift(matched)
     weights = loss_weights(batch, drafter.config.block_size).flatten()[kept]
     return draft_loss(draft_logits, target_logits, candidates.place[labels], confidence, weights)

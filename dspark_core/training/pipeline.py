@@ -33,7 +33,13 @@ from dspark_core.training.start import draft_config, smart_start, spread_taps, t
 from dspark_core.training.synthesise import synthesise
 from dspark_core.training.writer import Writer, WriterSettings
 
-_OF_THE_HEAD = ("block_size", "markov_rank", "markov_head_type", "confidence_head_with_markov")  # may be begun anew
+_OF_THE_HEAD = (
+    "block_size",
+    "markov_rank",
+    "markov_head_type",
+    "confidence_head_with_markov",
+    "copy_longest",
+)  # may be begun anew
 RECORD_NAME, LOCK_NAME = "training.json", ".lock"
 _MOST_HELD_OUT = 96  # conversations: enough for figures, few enough to measure in a minute or two
 
@@ -75,6 +81,7 @@ class Pipeline:
             markov_rank=settings.markov_rank,
             mask_token_id=settings.mask_token_id,
             head_type=settings.head_type,
+            copy_longest=settings.copy_longest,
         )
         self._start: Drafter | None = None
         if paths.start_from is not None:

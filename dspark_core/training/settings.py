@@ -9,6 +9,7 @@ from typing import Any
 from dspark_core.errors import ParameterError
 from dspark_core.fields import LARGEST, read_object, shown
 from dspark_core.modules.config import HEAD_TYPES, MAX_BLOCK_SIZE
+from dspark_core.modules.copy_head import LONGEST
 from dspark_core.training.files import write_json
 
 SETTINGS_NAME = "settings.json"
@@ -24,6 +25,7 @@ _WHOLES = {
     "block_size": (1, MAX_BLOCK_SIZE),
     "layers": (1, 1024),
     "markov_rank": (0, LARGEST),
+    "copy_longest": (0, 64),
     "mask_token_id": (0, LARGEST - 1),
     "common_tokens": (1, LARGEST),
     "step_tokens": (1, LARGEST),
@@ -47,6 +49,7 @@ _NUMBERS = {
 _MOVABLE = ("hours", "stage1_anchors", "stage2_anchors")
 _BEFORE: dict[str, Any] = {  # what a run did that is older than the setting
     "cool_weight": 1.0,
+    "copy_longest": 0,
     "head_type": "vanilla",
     "step_tokens": LARGEST,
 }
@@ -81,6 +84,7 @@ class TrainSettings:
     `workers` batches are computed side by side, one thread each, and their gradients averaged into one step: on shared
     cores that is twice as fast as two threads inside every operation (each of which waits for the slower one).
     `cool_weight`: how many times more often an answer of temperature 0.3 or less is drawn (greedy chat comes first).
+    `copy_longest` is the longest match that a copy head tells apart; 0 leaves that head out.
     `markov_rank` 0 leaves the sequential head out: the drafter is then DFlash, trained by itself.
     `batch_sequences` and `batch_predictions` are those of one worker.
     `common_tokens` may be drafted; a step's loss is over the labels, the commonest and some others of them,
@@ -101,6 +105,7 @@ class TrainSettings:
     layers: int = 2
     markov_rank: int = 128
     head_type: str = "vanilla"
+    copy_longest: int = LONGEST
     mask_token_id: int = 4
     common_tokens: int = 8192
     step_tokens: int = 4096

@@ -29,6 +29,7 @@ def draft_config(
     markov_rank: int,
     mask_token_id: int,
     head_type: str = "vanilla",
+    copy_longest: int = 0,
 ) -> DraftConfig:
     """A drafter of the target's own shape, embedding and LM head left with the target.
 
@@ -65,6 +66,7 @@ def draft_config(
         max_position_embeddings=target.max_context,
         markov_rank=markov_rank,
         markov_head_type=head_type,
+        copy_longest=copy_longest,
         enable_confidence_head=True,
         confidence_head_with_markov=markov_rank > 0,
         embed_tokens_from_target=True,
