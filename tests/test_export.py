@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from dspark_core.calibration.file import FILE_NAME as CALIBRATION
 from dspark_core.calibration.file import read_calibration, weights_sha256, write_calibration
-from dspark_core.checkpoint import save_drafter
+from dspark_core.checkpoint import read_config, save_drafter
 from dspark_core.cli import main
 from dspark_core.deepspec import write_deepspec
 from dspark_core.drafters.vocabulary import FILE_NAME as VOCABULARY
@@ -244,6 +244,14 @@ def test_a_drafter_with_nothing_of_ours_is_exported_without_a_word(target, tmp_p
     assert run("--model", target, "--draft-model", source, "--out", tmp_path / "out") == 0
     assert capsys.readouterr().err == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_copy_head_is_left_out_and_told(target, tmp_path):
+    source = save_source(tmp_path / "source", compact=False, copy_longest=8)
+    notes = write_deepspec(source, target, tmp_path / "out")
+    assert [note for note in notes if "copy head was left out" in note]
+    assert not [name for name in load_file(tmp_path / "out" / "model.safetensors") if "copy" in name]
+    assert read_config(tmp_path / "out").copy_longest == 0
 
 
 def test_rounding_to_bfloat16_is_told(target, tmp_path):

@@ -188,6 +188,11 @@ class FixedLoad:
         pass
 
 
+def toy_copying_model() -> LoadedDrafter:
+    """The random drafter with a copy head."""
+    return toy_draft_model(copy_longest=3)
+
+
 def toy_draft_model(
     seed: int = 3,
     markov_rank: int = 4,
@@ -196,6 +201,7 @@ def toy_draft_model(
     hidden_size: int = HIDDEN,
     vocab_size: int = NUM_TOKENS,
     num_draft_tokens: int = 2,
+    copy_longest: int = 0,
 ) -> LoadedDrafter:
     """A random drafter for the toy target, float64: DSpark with both heads, or without the Markov head (rank 0)."""
     config = DraftConfig(
@@ -213,6 +219,7 @@ def toy_draft_model(
         markov_rank=markov_rank,
         markov_head_type=head_type,
         enable_confidence_head=markov_rank > 0,
+        copy_longest=copy_longest,
         embed_tokens_from_target=True,
         lm_head_from_target=True,
     )
@@ -335,6 +342,7 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
         "table": TableDrafter(target.vocab_size),
         "dspark-rnn": DSparkDrafter(toy_draft_model(head_type="rnn"), target),
         "dspark-conv": DSparkDrafter(toy_draft_model(head_type="conv"), target),
+        "dspark-copy": DSparkDrafter(toy_copying_model(), target),
         "dspark-gated": DSparkDrafter(toy_draft_model(head_type="gated"), target),
         "ngram": NgramDrafter(num_draft_tokens=2),
         "lm": LmDrafter(toy_lm(), target, num_draft_tokens=2),

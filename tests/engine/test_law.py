@@ -47,6 +47,7 @@ VARIANTS = {
     "prefix-min1": ScheduleParams("prefix", 1, 2),
 }
 DRAFTERS = ["none", "table", "ngram", "dspark", "dflash", "dspark-part", "dspark-gated", "dspark-rnn", "dspark-conv"]
+DRAFTERS += ["dspark-copy"]
 DRAFTERS += ["calibrated", "lm", "lm-part", "lm-padded", "lm-short", "lm-calibrated"]
 FREE = {name: DraftingCurve.of([(1, 1, 1e-9)], source="by hand") for name in DRAFTERS}
 CURVE = StepCurve.of([1, 2, 3], [1.0, 1.35, 1.6], source="by hand").with_drafting(FREE)  # two drafts pay at times only
@@ -107,7 +108,7 @@ def distance(drafter: str, schedule: ScheduleParams, option: str, **options) -> 
     return max(abs(emitted.get(tokens, 0.0) - probability) for tokens, probability in wanted.items())
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", [name for name in OPTIONS if name != "T=1"])  # "all" and others contain it
 @pytest.mark.parametrize("policy", SCHEDULES)
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_emitted_law_equals_the_targets(drafter, policy, option):

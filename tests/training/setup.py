@@ -79,6 +79,7 @@ def tiny_drafter(cache, settings):
         block_size=settings.block_size,
         markov_rank=settings.markov_rank,
         mask_token_id=3,
+        copy_longest=settings.copy_longest,
     )
     torch.manual_seed(0)
     drafter = Drafter(config)

@@ -8,7 +8,7 @@ import torch
 from dspark_core.checkpoint import load_drafter
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Sampler
-from dspark_core.training.forward import batch_draft_loss, block_hidden
+from dspark_core.training.forward import batch_draft_loss, block_hidden, with_copy
 from dspark_core.training.losses import regression_loss
 from dspark_core.training.progress import write_compact_log
 from dspark_core.training.start import principal_components
@@ -129,9 +129,23 @@ def test_training_form_equals_the_drafters_own(cache):
             torch.testing.assert_close(hidden[s, a], alone, rtol=1e-4, atol=1e-4)
 
 
+@torch.no_grad()
+def test_the_copy_head_raises_what_followed_the_same_words_in_the_sequence(cache):
+    drafter, source = tiny_drafter(cache, tiny_settings())
+    batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=8, length=4)
+    assert bool((batch.matched > 0).any())
+    logits = torch.zeros(*batch.copied.shape, VOCAB)
+    raised = with_copy(
+        logits, batch.copied, drafter.copy_head.gate(torch.zeros(*batch.copied.shape, HIDDEN), batch.matched)
+    )
+    for at in zip(*(raised != 0).nonzero(as_tuple=True), strict=True):
+        assert batch.copied[at[:3]] == at[3]
+        assert batch.matched[at[:3]] > 0
+
+
 def test_stage_two_loss_on_all_tokens_is_the_plain_one(cache):
     """With every token a candidate the acceptance is that of the full laws."""
-    drafter, source = tiny_drafter(cache, tiny_settings())
+    drafter, source = tiny_drafter(cache, tiny_settings(copy_longest=0))
     batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=3, length=4)
     loss = batch_draft_loss(drafter, source.embedding, source.lm_head, batch, torch.arange(VOCAB))
     hidden = block_hidden(drafter, source.embedding, batch)
