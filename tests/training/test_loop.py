@@ -131,13 +131,11 @@ def test_training_form_equals_the_drafters_own(cache):
 
 @torch.no_grad()
 def test_the_copy_head_raises_what_followed_the_same_words_in_the_sequence(cache):
-    drafter, source = tiny_drafter(cache, tiny_settings())
+    head = tiny_drafter(cache, tiny_settings())[0].copy_head
     batch = Sampler(cache, cache.sequences("train")).draw(3, sequences=2, anchors=8, length=4)
     assert bool((batch.matched > 0).any())
     logits = torch.zeros(*batch.copied.shape, VOCAB)
-    raised = with_copy(
-        logits, batch.copied, drafter.copy_head.gate(torch.zeros(*batch.copied.shape, HIDDEN), batch.matched)
-    )
+    raised = with_copy(logits, batch.copied, head.gate(torch.zeros(*batch.copied.shape, HIDDEN), batch.matched))
     for at in zip(*(raised != 0).nonzero(as_tuple=True), strict=True):
         assert batch.copied[at[:3]] == at[3]
         assert batch.matched[at[:3]] > 0
