@@ -8,6 +8,5 @@ export function openTab(key) {
 
 // Goes to the tab that ``params`` name by its key (``tab=rounds``).
 export function goTo(params) {
-  const key = params.get("tab") ?? "chat";
-  openTab(key[0].toUpperCase() + key.slice(1));
+  openTab(params.get("tab") ?? "chat");
 }
