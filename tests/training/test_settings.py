@@ -21,7 +21,15 @@ WHOLE = (
     "step_tokens",
     "log_steps",
 )
-WHOLE_OR_NONE = ("stage1_anchors", "stage2_anchors", "seed", "markov_rank", "mask_token_id", "warmup_steps")
+WHOLE_OR_NONE = (
+    "stage1_anchors",
+    "stage2_anchors",
+    "seed",
+    "copy_longest",
+    "markov_rank",
+    "mask_token_id",
+    "warmup_steps",
+)
 ABOVE_0 = ("hours", "cool_weight", "stage1_rate", "stage2_rate", "table_rate", "clip_norm", "held_out_share")
 FROM_0 = ("stage1_share", "prompt_share", "weight_decay", "checkpoint_s", "validate_s")
 SHARES = ("stage1_share", "prompt_share", "held_out_share")
