@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ui.cost import Cost
 from ui.explore import Explore
 from ui.learn import Learn
 from ui.load import Load
@@ -27,4 +28,4 @@ class Rounds:
 
 def page_tabs() -> Sequence[Tab]:
     """The tabs of one page, in the order in which they stand behind Chat."""
-    return (Rounds(), Race(), Load(), Explore(), Learn())
+    return (Rounds(), Race(), Explore(), Load(), Cost(), Learn())

@@ -14,13 +14,14 @@ from dspark_core.params import PRESETS, Preset, ScheduleParams
 from dspark_core.scheduling import POLICIES
 from ui.answering import Changes, told, visitor_of
 from ui.inputs import read_whole
-from ui.load.asked import LEAST_S, WALKED, Wanted, cases_of, most_for
+from ui.load.asked import LEAST_S, Wanted, cases_of, most_for
 from ui.load.desk import Desk
 from ui.load.watch import Watch, machine_json
 from ui.panels import feed, panel
 from ui.ports import SessionPort
 from ui.tab import Deck
 from ui.trace import to_json
+from ui.words import say
 
 _SCHEDULE = ScheduleParams("threshold", 0, 8, 0.6)
 
@@ -44,33 +45,33 @@ class Load:
     def _build_crowd(self) -> None:
         with gr.Row(elem_classes=["ds-load-row"]):
             self._users = gr.Slider(
-                1, MOST_USERS, 4, step=1, label="Virtual users", info="move it while they ask", min_width=200,
+                1, MOST_USERS, 4, step=1, label=say("Virtual users"), info=say("move it while they ask"), min_width=200,
                 elem_id="ds-load-users",
             )  # fmt: skip
-            self._start = gr.Button("Start", variant="primary", min_width=90, scale=0, elem_id="ds-load-start")
+            self._start = gr.Button(say("Start"), variant="primary", min_width=90, scale=0, elem_id="ds-load-start")
             self._stop = gr.Button(
                 "Stop", variant="stop", interactive=False, min_width=90, scale=0, elem_id="ds-load-stop"
             )
-            self._walk = gr.Button(f"Walk 1→{WALKED[-1]}", min_width=120, scale=0, elem_id="ds-load-walk")
+            self._walk = gr.Button(say("Walk 1→32"), min_width=120, scale=0, elem_id="ds-load-walk")
             self._seconds = gr.Slider(
-                LEAST_S, 30, 6, step=1, label="Seconds for each step of the walk", min_width=180,
+                LEAST_S, 30, 6, step=1, label=say("Seconds for each step of the walk"), min_width=180,
                 elem_id="ds-load-seconds",
             )  # fmt: skip
             self._plain = gr.Checkbox(
-                True, label="Plain decoding beside it", info="each step also without drafts: twice as long",
+                True, label=say("Plain decoding beside it"), info=say("each step also without drafts: twice as long"),
                 min_width=180, elem_id="ds-load-plain",
             )  # fmt: skip
 
     def _build_method(self) -> None:
         with gr.Row(elem_classes=["ds-load-row"]):
-            self._drafter = gr.Dropdown(["dspark"], value="dspark", label="Drafter", min_width=130)
+            self._drafter = gr.Dropdown(["dspark"], value="dspark", label=say("Drafter"), min_width=130)
             self._policy = gr.Dropdown(
-                list(POLICIES), value=_SCHEDULE.policy, label="Schedule policy", min_width=130,
+                list(POLICIES), value=_SCHEDULE.policy, label=say("Schedule policy"), min_width=130,
                 elem_id="ds-load-policy",
             )  # fmt: skip
-            self._l_min = gr.Slider(0, 15, _SCHEDULE.l_min, step=1, label="L_min", min_width=130)
-            self._l_max = gr.Slider(0, 15, _SCHEDULE.l_max, step=1, label="L_max", min_width=130)
-            self._threshold = gr.Slider(0, 1, _SCHEDULE.threshold, step=0.01, label="Threshold", min_width=130)
+            self._l_min = gr.Slider(0, 15, _SCHEDULE.l_min, step=1, label=say("L_min"), min_width=130)
+            self._l_max = gr.Slider(0, 15, _SCHEDULE.l_max, step=1, label=say("L_max"), min_width=130)
+            self._threshold = gr.Slider(0, 1, _SCHEDULE.threshold, step=0.01, label=say("Threshold"), min_width=130)
         with gr.Row(elem_classes=["ds-load-row"]):
             self._presets = tuple(
                 gr.Button(
@@ -79,9 +80,9 @@ class Load:
                 )
                 for p in PRESETS
             )  # fmt: skip
-            self._temperature = gr.Slider(0, 2, 0, step=0.05, label="Temperature", min_width=130)
-            self._tokens = gr.Slider(8, 256, 64, step=8, label="Tokens an answer", min_width=130)
-            self._sets = gr.CheckboxGroup(list(SETS), value=list(DEFAULT_SETS), label="Prompts", min_width=220)
+            self._temperature = gr.Slider(0, 2, 0, step=0.05, label=say("Temperature"), min_width=130)
+            self._tokens = gr.Slider(8, 256, 64, step=8, label=say("Tokens an answer"), min_width=130)
+            self._sets = gr.CheckboxGroup(list(SETS), value=list(DEFAULT_SETS), label=say("Prompts"), min_width=220)
 
     @property
     def _wanted(self) -> list[Any]:
@@ -194,7 +195,7 @@ class Load:
         except Exception as error:
             yield {self._feed: note("error", told(error))}
             return
-        watch = Watch(run, session, walking=walking)
+        watch = Watch(run, session, walking=walking, tokens=Wanted(*values).sampling().max_new_tokens)
         stopped = True
         try:
             yield {self._feed: note("info", ""), **self._buttons(running=True)}

@@ -30,12 +30,14 @@ class Watch:
         run: the run.
         session: whose engine it is on.
         walking: whether it is a walk.
+        tokens: of one answer, at most.
     """
 
-    def __init__(self, run: LiveRun, session: SessionPort, *, walking: bool) -> None:
+    def __init__(self, run: LiveRun, session: SessionPort, *, walking: bool, tokens: int) -> None:
         self._run = run
         self._session = session
         self._walking = walking
+        self._tokens = tokens
         self._id = secrets.token_hex(4)
         self._seq = 0
         self._moments: list[dict[str, Any]] = []
@@ -73,6 +75,7 @@ class Watch:
                 "place": [place, parts],
                 "lane": self._run.part.lane.name,
                 "users": self._run.part.users,
+                "tokens": self._tokens,
                 "moments": self._moments,
                 "cells": cells_json(self._run),
             }

@@ -1,7 +1,7 @@
 // The tab Load: live charts of a run, the step curve, and the article's table beside what was measured.
 import { drawLines } from "./lines.js";
 import { fixed, make, percent, setText } from "./text.js";
-import { t } from "./words.js";
+import { currentLanguage, later, t } from "./words.js";
 
 const WINDOW_S = 60;
 const MOST_MOMENTS = 300;
@@ -70,8 +70,8 @@ function stateWords(state, status) {
 }
 
 const HEADS = [
-  ["users at once"], ["article: gain", "published"], ["gain over plain", "measured"], ["tokens/s", "measured"], ["plain tokens/s", "measured"],
-  ["speed for a user", "measured"], ["budget", "measured"], ["wasted", "measured"], ["batch", "measured"], ["answers", "n"],
+  [later("users at once")], [later("article: gain"), later("published")], [later("gain over plain"), later("measured")], [later("tokens/s"), later("measured")], [later("plain tokens/s"), later("measured")],
+  [later("speed for a user"), later("measured")], [later("budget"), later("measured")], [later("wasted"), later("measured")], [later("batch"), later("measured")], [later("answers"), "n"],
 ];
 
 function bandOf(users, published) {
@@ -128,7 +128,7 @@ export function mountLoadTab(root, store, press) {
 
   const drawTable = () => {
     const all = rows(state);
-    const key = JSON.stringify(all);
+    const key = JSON.stringify([all, currentLanguage()]);
     if (key === drawnRows) return;
     drawnRows = key;
     head();
@@ -206,7 +206,7 @@ export function mountLoadTab(root, store, press) {
     note.dataset.level = state.note?.level ?? "info";
     setText(at(".ds-load-state"), stateWords(state, status));
     if (root.offsetParent === null) return; // another tab is open
-    const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine !== null}:${document.body.className}`;
+    const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine !== null}:${document.body.className}:${currentLanguage()}`;
     if (key === seen) return;
     seen = key;
     drawLive();

@@ -2,6 +2,7 @@
 import { mountCharts } from "./charts.js";
 import { mountChat } from "./chat.js";
 import { mountExplore } from "./explore.js";
+import { mountCost } from "./cost.js";
 import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
 import { mountLearn } from "./learn.js";
@@ -29,6 +30,7 @@ const mounts = {
   race: mountRace,
   loadtab: mountLoadTab,
   explore: mountExplore,
+  cost: mountCost,
   footer: () => {},
 };
 
