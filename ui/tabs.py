@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ui.calibration import Calibration
 from ui.cost import Cost
 from ui.explore import Explore
+from ui.lab import Lab
 from ui.learn import Learn
 from ui.load import Load
 from ui.panels import panel
@@ -28,4 +30,4 @@ class Rounds:
 
 def page_tabs() -> Sequence[Tab]:
     """The tabs of one page, in the order in which they stand behind Chat."""
-    return (Rounds(), Race(), Explore(), Load(), Cost(), Learn())
+    return (Rounds(), Race(), Explore(), Load(), Cost(), Calibration(), Lab(), Learn())

@@ -71,7 +71,9 @@ def read_recorded(path: Path = PACKAGED) -> Recorded | None:
         raise ParameterError(f"{path.name} is not of the format that this version reads ({_FORMAT}). {_AGAIN}")
     try:
         width = int(body["num_positions"])
-        parts = {float(t): tuple(_rounds(rows, width) for rows in answers) for t, answers in body["settings"].items()}
+        parts = {
+            float(t): tuple(rounds_of_rows(rows, width) for rows in answers) for t, answers in body["settings"].items()
+        }
         return Recorded(str(body["weights_sha256"]), decode(FittedOn, body["made_by"], "made_by"), width, parts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParameterError(f"{path.name} is damaged ({error}). {_AGAIN}") from error
@@ -87,8 +89,15 @@ def _rows(part: Rounds) -> list[list[float]]:
     ]
 
 
-def _rounds(rows: Sequence[Sequence[float]], width: int) -> Rounds:
+def rounds_of_rows(rows: Sequence[Sequence[float]], width: int) -> Rounds:
+    """Rounds from rows [accepted, observed, logit 1, logit 2, …] with at most γ = ``width`` logits.
+
+    Raises:
+        ParameterError: as `Rounds.of`, and for longer rows.
+    """
     if not rows:
         return joined([], width)
+    if max(map(len, rows)) > width + 2:
+        raise ParameterError(f"A round has {max(map(len, rows)) - 2} logits for {width} positions.")
     logits = [[*row[2:], *[0.0] * (width - len(row) + 2)] for row in rows]
     return Rounds.of(logits, [row[0] for row in rows], [row[1] for row in rows])

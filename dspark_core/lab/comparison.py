@@ -60,9 +60,10 @@ class Comparison:
         ids: list[int] = []
         for event in events:
             if isinstance(event, DecodeRound):
-                self.words |= {token.id: token.text for token in event.draft}
+                for token in event.draft:
+                    self.words.setdefault(token.id, token.text)
                 if event.next is not None:
-                    self.words[event.next.id] = event.next.text
+                    self.words.setdefault(event.next.id, event.next.text)
                 ids += [token.id for token in event.committed]
         padded = (*ids, *[ENDED] * self.tokens)
         self.texts[lane][padded[: self.tokens]] += 1

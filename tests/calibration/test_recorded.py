@@ -3,9 +3,11 @@
 import gzip
 import json
 
+import numpy as np
 import pytest
 
 from dspark_core.calibration.calibration import FittedOn
+from dspark_core.calibration.halves import fitted_setting, held_out
 from dspark_core.calibration.recorded import Recorded, read_recorded, write_recorded
 from dspark_core.calibration.rounds import Rounds, joined
 from dspark_core.errors import ParameterError
@@ -43,3 +45,12 @@ def test_a_damaged_file_is_refused_with_the_way_to_make_it_again(tmp_path, body)
     (tmp_path / "file").write_bytes(body)
     with pytest.raises(ParameterError, match="calibrate --rounds"):
         read_recorded(tmp_path / "file")
+
+
+def test_the_rollouts_that_ship_have_every_setting_and_enough_rounds_to_fit_and_to_measure():
+    shipped = read_recorded()
+    assert list(shipped.parts) == [0.0, 0.7, 1.0]
+    for temperature, parts in shipped.parts.items():
+        setting = fitted_setting(temperature, parts, shipped.num_positions)
+        assert setting.before[0].n >= 100
+        assert np.isfinite(held_out(parts, shipped.num_positions).logits).all()

@@ -1,10 +1,12 @@
 // Starts the page's scripts: panels announce themselves through an inbox that may be older than this module.
+import { mountCalibration } from "./calibration.js";
 import { mountCharts } from "./charts.js";
 import { mountChat } from "./chat.js";
 import { mountExplore } from "./explore.js";
 import { mountCost } from "./cost.js";
 import { mountHeader } from "./header.js";
 import { mountHeadline } from "./headline.js";
+import { mountLab, mountToy } from "./lab.js";
 import { mountLearn } from "./learn.js";
 import { mountLoadTab } from "./loadtab.js";
 import { mountNotice, mountSchedule } from "./notice.js";
@@ -26,6 +28,9 @@ const mounts = {
   charts: mountCharts,
   notice: mountNotice,
   schedule: mountSchedule,
+  calibration: mountCalibration,
+  lab: mountLab,
+  toy: mountToy,
   learn: mountLearn,
   race: mountRace,
   loadtab: mountLoadTab,

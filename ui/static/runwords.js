@@ -1,0 +1,21 @@
+// How an experiment stands, in words.
+import { setText } from "./text.js";
+import { t } from "./words.js";
+
+const left = (seconds) => (seconds === null || seconds === undefined ? t("time left not known yet")
+  : seconds >= 90 ? t("{minutes} min left", { minutes: Math.round(seconds / 60) }) : t("{seconds} s left", { seconds: Math.round(seconds) }));
+
+const WORDS = {
+  running: (run) => t("{done} of {total}, {left}", { done: run.done, total: run.total, left: left(run.left_s) }),
+  fitting: () => t("fitting the temperatures"),
+  stopped: () => t("Stopped; what was done is kept and shown."),
+  failed: (run) => run.text,
+  done: () => "",
+};
+
+export function runWords(node, run) {
+  const words = WORDS[run.state](run);
+  setText(node, words);
+  node.hidden = words === "";
+  node.dataset.level = run.state === "failed" ? "error" : "info";
+}
