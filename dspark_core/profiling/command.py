@@ -90,6 +90,7 @@ def measure_and_store(session: Session, budget_s: float, bar: ProgressBar) -> St
             measured_on=date.today().isoformat(),
             repeats=measured.repeats,
             steps=measured.steps,
+            spread=measured.spread,
             drafting=measured.drafting,
         )
         write_profile(profile)

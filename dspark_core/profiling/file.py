@@ -24,7 +24,7 @@ from dspark_core.typed_json import decode
 
 COMMAND = "python -m dspark_core profile"
 
-_FORMAT = 2  # 1 had no drafts in the probes of drafting
+_FORMAT = 3  # 2 had neither verification nor what a request costs; 1 no drafts in the probes of drafting
 _LARGEST_HEADER = 2**27
 
 
@@ -113,7 +113,8 @@ def _checked(path: Path, key: ProfileKey) -> StepProfile:
     found = values.pop("format", None)
     if found != _FORMAT:
         raise ParameterError(
-            f"{path} has the format {found!r:.40}; this version reads {_FORMAT}, with more about drafting. {way_out}"
+            f"{path} has the format {found!r:.40}; this version reads {_FORMAT}, with more of what a round costs. "
+            f"{way_out}"
         )
     try:
         profile: StepProfile = decode(StepProfile, values, path.name)

@@ -1,4 +1,6 @@
-"""Measures the target's pass and the drafting as the decode loop runs them: medians of repeats in rotating order.
+"""Measures a step (the target's pass and the verdicts on it) and the drafting as the decode loop runs them.
+
+Times are medians of repeats in rotating order.
 
 Symbols: B tokens in a pass, R requests, γ drafts.
 """
@@ -15,14 +17,15 @@ from statistics import median
 
 import torch
 
-from dspark_core.drafters.base import DraftAsk, Drafter, DrafterState, block_or_raise
+from dspark_core.drafters.base import EMPTY_BLOCK, DraftAsk, DraftBlock, Drafter, DrafterState, block_or_raise
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.params import SamplingParams
-from dspark_core.profiling.profile import DraftProbe, StepProbe, mix, token_counts
+from dspark_core.profiling.profile import DraftProbe, StepProbe, mix, shared_out, spread_counts, token_counts
 from dspark_core.sampling import SeededDice
 from dspark_core.scheduling.step_curve import LEAST_S
 from dspark_core.storage import Progress, no_progress
 from dspark_core.target.base import KVSlot, Target
+from dspark_core.verification import Case, judge_all
 
 CONTEXTS = (64, 256, 1024)
 LEAST_REPEATS, MOST_REPEATS = 3, 25
@@ -32,6 +35,7 @@ _GOLDEN = 0.618034  # of the tasks, from one round's beginning to the next: neve
 _GREEDY = SamplingParams()
 
 Clock = Callable[[], float]
+_About = tuple[int, int, int]  # context, B, R
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Measured:
     """Medians of ``repeats`` times each."""
 
     steps: tuple[StepProbe, ...]
+    spread: tuple[StepProbe, ...]
     drafting: tuple[DraftProbe, ...]
     repeats: int
 
@@ -57,7 +62,7 @@ def measure(
     progress: Progress = no_progress,
     now: Clock | None = None,
 ) -> Measured:
-    """Time passes of 1 to R·(1+γ) tokens at several context lengths, and the drafting of 1 to R requests.
+    """Time steps of 1 to R·(1+γ) tokens at several context lengths, and the drafting of 1 to R requests.
 
     Everything runs once as a warm-up, then in whole rounds that each begin elsewhere, until the next would end after
     ``budget_s``; three rounds are run in any case. Nothing else should be using the target meanwhile.
@@ -79,12 +84,15 @@ def measure(
     with torch.inference_mode(), ExitStack() as stack:
         progress("Filling caches to measure on", 0.0)
         bench = _Bench(target, drafters, max_requests, stack)
-        steps, drafting = bench.step_tasks(), bench.draft_tasks()
-        tasks = [*(task for _, task in steps), *(task for _, task in drafting)]
+        steps, spread = bench.step_tasks()
+        drafting = bench.draft_tasks()
+        tasks = [task for _, task in (*steps, *spread, *drafting)]
         seconds, repeats = _medians(tasks, budget_s, progress, now or _clock_of(target.device))
+    taken = iter(seconds)
     return Measured(
-        tuple(StepProbe(*about, taken) for (about, _), taken in zip(steps, seconds, strict=False)),
-        tuple(DraftProbe(*about, taken) for (about, _), taken in zip(drafting, seconds[len(steps) :], strict=True)),
+        tuple(StepProbe(*about, next(taken)) for about, _ in steps),
+        tuple(StepProbe(*about, next(taken)) for about, _ in spread),
+        tuple(DraftProbe(*about, next(taken)) for about, _ in drafting),
         repeats,
     )
 
@@ -112,20 +120,20 @@ class _Bench:
         period = [dice.randrange(target.vocab_size) for _ in range(_PERIOD)]
         self._text = (period * (1 + self._contexts[-1] // _PERIOD))[: self._contexts[-1]]
 
-    def step_tasks(self) -> list[tuple[tuple[int, int, int], _Task]]:
-        """(context, B, R) and the pass."""
+    def step_tasks(self) -> tuple[list[tuple[_About, _Task]], list[tuple[_About, _Task]]]:
+        """The steps to time, as `mix` shares their tokens out, and those of more requests (`spread_counts`)."""
         source = self._open_slot(self._contexts[-1])
         self._target.forward([source], [self._text], tapped_layers=(), want_logits=False)
-        tasks = []
+        steps, spread = [], []
         for context in self._contexts:
             slots = [self._open_slot(context + self._block) for _ in range(self._max_requests)]
             for slot in slots:
                 slot.copy_from(source, context)
             for tokens in token_counts(self._max_requests * self._block):
-                shares = mix(tokens, self._max_requests, self._block)
-                about = (context, tokens, len(shares))
-                tasks.append((about, self._pass(slots[: len(shares)], shares, context)))
-        return tasks
+                steps.append(self._step(slots, mix(tokens, self._max_requests, self._block), context))
+            for tokens, requests in spread_counts(self._max_requests, self._block):
+                spread.append(self._step(slots, shared_out(tokens, requests), context))
+        return steps, spread
 
     def draft_tasks(self) -> list[tuple[tuple[str, int, int, int, int], _Task]]:
         """(drafter, γ, d, context, R) and R requests drafting d tokens each, at the middle context length."""
@@ -140,14 +148,26 @@ class _Bench:
                 tasks.append(((name, gamma, drafts, context, count), self._drafting(drafter, states[:count], drafts)))
         return tasks
 
-    def _pass(self, slots: Sequence[KVSlot], shares: Sequence[int], context: int) -> _Task:
+    def _step(self, every: Sequence[KVSlot], shares: Sequence[int], context: int) -> tuple[_About, _Task]:
+        """The pass, and the verdicts on what each of its requests drafted."""
+        slots = every[: len(shares)]
         token_ids = [self._text[:share] for share in shares]
+        blocks, dice = [_drafted(ids[1:]) for ids in token_ids], SeededDice(0)
+
+        def run() -> None:
+            outputs = self._target.forward(slots, token_ids, tapped_layers=self._taps)
+            judge_all(
+                [
+                    Case(output.logits[:, : self._target.vocab_size], _GREEDY, block, dice, inspect=False)
+                    for output, block in zip(outputs, blocks, strict=True)
+                ]
+            )
 
         def undo() -> None:
             for slot in slots:
                 slot.crop(context)
 
-        return _Task(lambda: self._target.forward(slots, token_ids, tapped_layers=self._taps), undo)
+        return (context, sum(shares), len(shares)), _Task(run, undo)
 
     def _drafting(self, drafter: Drafter, states: Sequence[DrafterState], count: int) -> _Task:
         asks = [DraftAsk(state, self._text[0], count, _GREEDY, SeededDice(0)) for state in states]
@@ -182,6 +202,14 @@ class _Bench:
         self._stack.callback(state.release)
         state.observe(tuple(self._text[:context]), features)
         return state
+
+
+def _drafted(token_ids: Sequence[int]) -> DraftBlock:
+    """Drafts that were certain to their drafter."""
+    if not token_ids:
+        return EMPTY_BLOCK
+    ids, certain = torch.tensor(token_ids)[:, None], torch.ones(len(token_ids), 1)
+    return DraftBlock(tuple(token_ids), None, ids, certain, (1.0,) * len(token_ids))
 
 
 def _contexts_within(target: Target, block: int) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ class ProfileKey:
 
 @dataclass(frozen=True, slots=True)
 class StepProbe:
-    """The median time of one ragged pass of the target: ``requests`` of ``context`` tokens get ``tokens`` in all."""
+    """The median time of one ragged pass and the verdicts on it: ``requests`` of ``context`` tokens get ``tokens``."""
 
     context: int
     tokens: int
@@ -69,6 +69,7 @@ class StepProfile:
         measured_on: the day, as 2026-11-30.
         repeats: how many times the medians are of.
         steps: the passes, for each context length the same B in rising order.
+        spread: of the contexts and B of some of ``steps``, passes of more requests.
         drafting: the drafters.
     """
 
@@ -76,6 +77,7 @@ class StepProfile:
     measured_on: str
     repeats: int
     steps: tuple[StepProbe, ...]
+    spread: tuple[StepProbe, ...]
     drafting: tuple[DraftProbe, ...]
 
     @property
@@ -91,10 +93,23 @@ class StepProfile:
     def curve(self) -> StepCurve:
         """What a scheduler reads: at each B the median over the context lengths, which it is not told; the drafting."""
         by_tokens: dict[int, list[float]] = {}
+        requests: dict[int, int] = {}
         for probe in self.steps:
             by_tokens.setdefault(probe.tokens, []).append(probe.seconds)
+            requests[probe.tokens] = probe.requests
         curve = StepCurve.of(list(by_tokens), [median(times) for times in by_tokens.values()], source=self.source)
+        curve = curve.with_requests(list(requests.values()), self.request_s)
         return curve.with_drafting({name: self._drafting_curve(name) for name in self.drafters})
+
+    @property
+    def request_s(self) -> float:
+        """Seconds that one request more costs at the same B: the median over `spread`, 0 where nothing tells."""
+        fewer = {(probe.context, probe.tokens): probe for probe in self.steps}
+        slopes = []
+        for probe in self.spread:
+            less = fewer[probe.context, probe.tokens]
+            slopes.append((probe.seconds - less.seconds) / (probe.requests - less.requests))
+        return max(0.0, median(slopes)) if slopes else 0.0
 
     @property
     def drafters(self) -> tuple[str, ...]:
@@ -142,7 +157,10 @@ def check_profile(profile: StepProfile) -> None:
         raise ParameterError("The context lengths were measured with different token counts.")
     for context in profile.contexts:
         profile.curve_at(context)
-    probes: tuple[StepProbe | DraftProbe, ...] = (*profile.steps, *profile.drafting)
+    requests = {(probe.context, probe.tokens): probe.requests for probe in profile.steps}
+    if any(probe.requests <= requests.get((probe.context, probe.tokens), LARGEST_S) for probe in profile.spread):
+        raise ParameterError("The spread passes must have more requests than the others of their context and tokens.")
+    probes: tuple[StepProbe | DraftProbe, ...] = (*profile.steps, *profile.spread, *profile.drafting)
     for probe in probes:
         if probe.context < 1 or probe.requests < 1 or not LEAST_S <= probe.seconds <= LARGEST_S:
             raise ParameterError(f"A probe is out of range: {probe!r:.160}.")
@@ -181,4 +199,16 @@ def mix(tokens: int, max_requests: int, block: int) -> tuple[int, ...]:
     fewest = -(-tokens // block)
     most = min(tokens, max_requests)
     requests = 1 if fewest == 1 else max(fewest, min(most, round(math.sqrt(fewest * most))))
+    return shared_out(tokens, requests)
+
+
+def shared_out(tokens: int, requests: int) -> tuple[int, ...]:
+    """``tokens`` among ``requests``, as evenly as whole numbers allow."""
     return tuple(tokens // requests + (index < tokens % requests) for index in range(requests))
+
+
+def spread_counts(max_requests: int, block: int) -> tuple[tuple[int, int], ...]:
+    """(B, R) of passes to compare with those of `mix`: a token or two for each of many requests."""
+    few = [tokens for tokens in token_counts(max_requests * block) if max_requests <= 2 * tokens <= 4 * max_requests]
+    pairs = ((tokens, min(tokens, max_requests)) for tokens in few)
+    return tuple((tokens, requests) for tokens, requests in pairs if requests > len(mix(tokens, max_requests, block)))

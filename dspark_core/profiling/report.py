@@ -53,9 +53,10 @@ def table(profile: StepProfile) -> str:
         [
             f"{key.model}, {key.dtype}, torch {key.torch}, CPU threads: {key.threads}, taps {list(key.taps)}: "
             f"{profile.source}, medians of {profile.repeats}",
-            "B tokens in one pass of the target, with so many tokens of context; SPS: passes a second",
+            "B tokens in one pass of the target and its verdicts, with so many tokens of context; SPS: passes a second",
             *_aligned(rows),
             "curve: at each B the median over the contexts, made never falling; verification lengths are planned by it",
+            f"at the same B, each request more adds {_ms(profile.request_s)} ms, which the curve of a round counts",
             *_warning(profile.largest_smoothing),
             "",
             *_drafting(profile.drafting),
@@ -72,6 +73,7 @@ def report(profile: StepProfile) -> dict[str, Any]:
     return {
         **asdict(profile),
         "source": profile.source,
+        "request_s": profile.request_s,
         "largest_smoothing": profile.largest_smoothing,
         "curve": {
             "tokens": list(curve.tokens),

@@ -60,7 +60,7 @@ class Planner:
             drafting: of each, its drafter's name, the drafts that it would draw, and its schedule.
         """
         wishes = [Wish(*each, self._may_rest(each[2]), _may_shorten(each[2])) for each in drafting]
-        return self._back_off.judge(owners, wishes, self.step_curve)
+        return self._back_off.judge(owners, wishes, self._curve_among(len(owners)))
 
     def learn(self, owner: object, verify_len: int, num_accepted: int) -> None:
         """What became of the drafts that ``owner`` drew in this round, which was planned."""
@@ -74,7 +74,7 @@ class Planner:
             drafting: of each request, its drafter's name, the tokens that it is to draft, its schedule, and how many it
                 will draw as far as `Judgement.expected` tells.
         """
-        curve = self.step_curve
+        curve = self._curve_among(len(drafting))
         if curve is None:
             return RoundView(load, requests=len(drafting))
         expected: dict[str, list[float]] = {}
@@ -96,6 +96,9 @@ class Planner:
             expected_drafts=fmean(chain.from_iterable(expected.values())) if expected else 0.0,
             draft_s=min((curve.one_more_draft_s(name, len(each)) for name, each in expected.items()), default=0.0),
         )
+
+    def _curve_among(self, requests: int) -> StepCurve | None:
+        return None if self.step_curve is None else self.step_curve.among(requests)
 
     def _may_rest(self, schedule: ScheduleParams) -> bool:
         if schedule.back_off is not None:

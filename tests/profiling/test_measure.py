@@ -7,7 +7,7 @@ import pytest
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.profiling.measure import CONTEXTS, LEAST_REPEATS, MOST_REPEATS, measure, tapped_by
-from dspark_core.profiling.profile import mix, token_counts
+from dspark_core.profiling.profile import mix, shared_out, spread_counts, token_counts
 from tests.toy import TableDrafter, ToyTarget, toy_drafters
 
 REQUESTS = 3
@@ -88,7 +88,28 @@ def test_each_pass_is_measured_at_each_context_with_its_own_time(clock):
 
 def test_requests_share_a_pass_as_their_mix_says(clock):
     _, target, _ = run(clock)
-    assert {shares for _, shares, _ in target.passes} == {mix(tokens, REQUESTS, 3) for tokens in token_counts(9)}
+    spread = {shared_out(*pair) for pair in spread_counts(REQUESTS, 3)}
+    assert {shares for _, shares, _ in target.passes} == spread | {mix(n, REQUESTS, 3) for n in token_counts(9)}
+
+
+def test_what_one_more_request_costs_is_measured_at_the_same_number_of_tokens(clock):
+    measured, _, _ = run(clock)
+    abouts = [(probe.context, probe.tokens, probe.requests) for probe in measured.spread]
+    assert abouts == [(context, *pair) for context in CONTEXTS for pair in spread_counts(REQUESTS, 3)]
+    for probe in measured.spread:
+        assert probe.seconds == pytest.approx(plain_cost(probe.context, probe.tokens, probe.requests))
+
+
+def test_the_verdicts_are_part_of_a_step(clock, monkeypatch):
+    def slow(cases):
+        clock.now_s += 10 * len(cases)
+        return [len(case.logits) - len(case.verified) for case in cases]
+
+    monkeypatch.setattr("dspark_core.profiling.measure.judge_all", slow)
+    measured, _, _ = run(clock)
+    for probe in (*measured.steps, *measured.spread):
+        whole = plain_cost(probe.context, probe.tokens, probe.requests) + 10 * probe.requests
+        assert probe.seconds == pytest.approx(whole)
 
 
 def test_drafting_is_timed_for_few_and_all_drafts_of_one_to_all_requests(clock):
@@ -120,7 +141,7 @@ def test_the_warm_up_does_not_count_and_neither_does_a_slow_moment(clock):
 def test_rounds_begin_elsewhere_each_time(clock):
     target = TimedTarget(clock, plain_cost)
     measured = measure(target, {"none": NoneDrafter()}, max_requests=9, budget_s=1.0, now=clock)
-    each = len(measured.steps)
+    each = len(measured.steps) + len(measured.spread)
     abouts = [about for about, _, _ in target.passes]
     assert len(abouts) == each * (1 + measured.repeats)
     rounds = [abouts[at : at + each] for at in range(0, len(abouts), each)]

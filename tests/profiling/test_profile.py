@@ -12,6 +12,8 @@ from dspark_core.profiling.profile import (
     StepProfile,
     check_profile,
     mix,
+    shared_out,
+    spread_counts,
     token_counts,
 )
 from dspark_core.profiling.report import line, report, table
@@ -28,6 +30,7 @@ PROFILE = StepProfile(
     "2026-11-30",
     3,
     steps(lambda context, tokens: context / 1000 + tokens / 100),
+    tuple(StepProbe(context, 4, 4, context / 1000 + 0.04 + 3 * more) for context, more in ((10, 0.1), (20, 0.002))),
     tuple(
         DraftProbe("dspark", 4, drafts, 20, requests, seconds)
         for drafts, requests, seconds in ((1, 1, 0.01), (1, 4, 0.02), (4, 1, 0.03), (4, 4, 0.06))
@@ -67,6 +70,32 @@ def test_the_curve_is_the_median_over_the_contexts():
     assert odd.curve().source == "measured on CPU (toy, 1 thread), 2026-11-30"
 
 
+def test_the_curve_of_a_round_counts_its_requests():
+    """Every probe is of one request; the spread ones say that one more costs 0.051 s, on the median."""
+    assert PROFILE.request_s == pytest.approx(0.051)
+    curve = PROFILE.curve()
+    assert curve.among(1).smoothed_s == curve.smoothed_s == pytest.approx((0.03, 0.04, 0.06))
+    assert curve.among(4).smoothed_s == pytest.approx(tuple(s + 3 * 0.051 for s in curve.smoothed_s))
+    assert curve.among(4).drafting == curve.drafting
+    assert replace(PROFILE, spread=()).curve().among(4) == replace(PROFILE, spread=()).curve()
+
+
+def test_a_spread_that_was_faster_makes_no_request_cheaper_than_none():
+    faster = tuple(replace(probe, seconds=1e-6) for probe in PROFILE.spread)
+    assert replace(PROFILE, spread=faster).request_s == 0
+
+
+@pytest.mark.parametrize(("max_requests", "block"), [(1, 1), (1, 9), (3, 3), (16, 9), (32, 16)])
+def test_spread_passes_are_of_counts_that_are_measured_with_fewer_requests_too(max_requests, block):
+    pairs = spread_counts(max_requests, block)
+    assert (not pairs) == (max_requests == 1)
+    for tokens, requests in pairs:
+        assert tokens in token_counts(max_requests * block)
+        assert len(mix(tokens, max_requests, block)) < requests <= max_requests
+        assert sum(shared_out(tokens, requests)) == tokens
+        assert all(1 <= share <= block for share in shared_out(tokens, requests))
+
+
 def test_the_curve_has_the_drafting_by_requests_and_drafts():
     drafting = PROFILE.curve().drafting["dspark"]
     assert [drafting.seconds(requests, 4) for requests in (1, 2, 4)] == pytest.approx([0.03, 0.04, 0.06])
@@ -98,6 +127,9 @@ def test_what_was_measured_passes_the_check():
         {"steps": steps(lambda *_: 0.0)},
         {"steps": steps(lambda *_: 1e9)},
         {"steps": steps(lambda *_: 0.1, contexts=(0,))},
+        {"spread": (replace(PROFILE.spread[0], requests=1),)},
+        {"spread": (replace(PROFILE.spread[0], tokens=3),)},
+        {"spread": (replace(PROFILE.spread[0], seconds=0.0),)},
         {"drafting": PROFILE.drafting[::-1]},
         {"drafting": PROFILE.drafting[:2]},
         {"drafting": (DraftProbe("dspark", 4, 4, 20, 1, -1.0),)},

@@ -199,3 +199,12 @@ def test_in_rounds_of_mixed_policies_no_plan_depends_on_what_nobody_has_looked_a
 
 def redraw(dice, view, kept):
     return tuple(dice.random() for _ in view.confidences[kept:])
+
+
+def test_policies_and_back_off_weigh_by_the_curve_of_a_round_of_so_many_requests():
+    """Of one request each, and each one more costs half a second: a round of three is a second longer."""
+    planner = Planner(CURVE.with_requests([1] * len(CURVE.tokens), 0.5))
+    around = planner.around(LoadSample("none", "none"), [("table", 2, ScheduleParams(), None)] * 3)
+    assert [around.step_curve.seconds(tokens) for tokens in (3, 7)] == [3.0, 5.0]
+    few = planner.around(LoadSample("none", "none"), [("table", 2, ScheduleParams(), None)])
+    assert [few.step_curve.seconds(tokens) for tokens in (3, 7)] == [2.0, 4.0]
