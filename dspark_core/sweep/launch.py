@@ -56,6 +56,8 @@ def _sglang(point: Point, method: str) -> str:
 
 def _notes(point: Point, method: str) -> list[str]:
     notes = []
+    if method == "dspark" and not point.drafter.startswith("dspark"):
+        notes.append("The drafter's name does not tell its kind: a DSpark checkpoint is assumed.")
     if "l_min" in point.heeded and point.l_min > 0:
         notes.append("L_min has no counterpart in either.")
     if point.policy == "threshold":

@@ -130,6 +130,7 @@ def test_a_recorded_sweep_of_a_stranger_is_shown_as_recorded_and_as_text_alone(v
     page.set_input_files(".ds-ex-form input[type=file]", path)
     shows(page, ".ds-ex-kind", "RECORDED")
     shows(page, ".ds-ex-head", "onerror")
+    assert not page.is_visible(".ds-ex-threshold"), "no row of the file is one of the policy threshold"
     page.click(".ds-ex-table tbody tr")
     shows(page, ".ds-ex-chosen h3", "onerror")
     page.click(".ds-ex-apply")

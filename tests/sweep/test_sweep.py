@@ -259,6 +259,7 @@ def test_the_csv_has_the_set_up_in_every_row(session):
          "--speculative-num-steps 5 --speculative-eagle-topk 1 --speculative-num-draft-tokens 6", "temperature"),
         ({"drafter": "dflash", "policy": "fixed"}, '"method": "dflash"', "--speculative-num-draft-tokens 6", "temper"),
         ({"drafter": "ngram", "policy": "fixed"}, '"prompt_lookup_max"', "NGRAM", "temperature"),
+        ({"drafter": "mine"}, '"method": "dspark"', "DSPARK", "a DSpark checkpoint is assumed"),
         ({"l_min": 0, "l_max": 0}, "vllm serve TARGET", "launch_server", None),
     ],
 )  # fmt: skip
