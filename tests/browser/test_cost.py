@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 
 
 def opened(page):
-    page.click("#ds-tabs [role=tab]:has-text('Cost')")
+    page.evaluate("document.querySelector('#ds-tabs [role=tab][data-tab-id=cost]').click()")
     page.wait_for_selector(".ds-cost-table tbody tr")
     return page
 

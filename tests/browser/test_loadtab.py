@@ -27,7 +27,7 @@ def address(crowd, serve):
 
 
 def opened(page):
-    page.click("#ds-tabs [role=tab]:has-text('Load')")
+    page.evaluate("document.querySelector('#ds-tabs [role=tab][data-tab-id=load]').click()")
     page.wait_for_selector(".ds-load-table tbody tr")
     page.wait_for_function("window.dsparkPage.store.load.machine")
     return page
