@@ -38,7 +38,8 @@ def _shown(value: object) -> str:
     return "empty" if value is None or value == "" else repr(value)[:40]
 
 
-def _seed(value: object) -> int | None:
+def read_seed(value: object) -> int | None:
+    """A seed as its field has it; None where that is empty. Raises ParameterError."""
     if value is None or value == "":
         return None
     if isinstance(value, str):
@@ -80,7 +81,7 @@ def read_sampling(
     return SamplingParams(
         temperature=read_number("The temperature", temperature),
         top_p=read_number("Top-p", top_p),
-        seed=_seed(seed),
+        seed=read_seed(seed),
         max_new_tokens=read_whole("Max tokens", max_tokens),
         min_p=read_number("Min-p", min_p),
         repetition_penalty=read_number("The repetition penalty", repetition_penalty),

@@ -69,6 +69,8 @@ class Parts:
     status: gr.HTML
     notice: gr.HTML
     schedule_note: gr.HTML
+    address: gr.HTML
+    link: gr.HTML
 
     @property
     def controls(self) -> list[Any]:
@@ -107,7 +109,7 @@ class Room(Protocol):
 def build_layout(tabs: Sequence[Room]) -> Parts:
     """Put everything on the page, ``tabs`` behind Chat; must be called inside ``gr.Blocks``."""
     history = gr.State([])
-    feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule")}
+    feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule", "address")}
     panel("header", elem_id="ds-header")
     headline = panel("headline", elem_id="ds-headline")
     # All tabs are always in the document: what one shows reads another's legend, and scripts are mounted once.
@@ -132,6 +134,7 @@ def build_layout(tabs: Sequence[Room]) -> Parts:
         status=feeds["status"],
         notice=feeds["notice"],
         schedule_note=feeds["schedule"],
+        address=feeds["address"],
         **conversation,
         **controls,
     )
@@ -194,6 +197,7 @@ def _controls() -> dict[str, Any]:
                 )
                 for preset in PRESETS
             )
+        link = panel("link", elem_id="ds-link-panel")
         with gr.Row(elem_classes=["ds-pair"]):
             l_min = gr.Slider(
                 0, SLIDER_TOP, DEFAULT_SCHEDULE.l_min, step=1, label=say("L_min"), min_width=120,
@@ -252,7 +256,7 @@ def _controls() -> dict[str, Any]:
                 elem_id="ds-system",
             )
     return {
-        "drafter": drafter, "policy": policy, "presets": presets, "l_min": l_min, "l_max": l_max,
+        "drafter": drafter, "policy": policy, "presets": presets, "link": link, "l_min": l_min, "l_max": l_max,
         "threshold": threshold, "beyond_cut": beyond_cut, "temperature": temperature, "top_p": top_p,
         "max_tokens": max_tokens, "seed": seed, "inspect": inspect, "system": system, **bands, **law,
     }  # fmt: skip

@@ -12,10 +12,12 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.errors import DSparkError
-from dspark_core.params import PRESETS, Preset, ScheduleParams
+from dspark_core.params import PRESETS, Preset, SamplingParams, ScheduleParams
+from ui.address import Address
 from ui.answering import Answering, Changes, Turn, notice, visitor_of
+from ui.endpoints import Endpoints
 from ui.host import SessionHost
-from ui.inputs import SCHEDULE_CONTROLS, read_schedule
+from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, read_schedule, read_seed
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
 from ui.ports import InfoPort
 from ui.tab import Deck
@@ -44,10 +46,12 @@ def build_page(host: SessionHost) -> gr.Blocks:
         boot = gr.Timer(BOOT_S)
         pulse = gr.Timer(STATUS_S)
         signs: dict[str, Callable[[], Any]] = {}
-        wiring = Wiring(host, visitors, parts, boot, signs)
-        wiring.connect(demo, pulse)
+        address = Address(("chat", *(tab.key for tab in tabs)))
+        wiring = Wiring(host, visitors, parts, boot, signs, address)
         for tab in tabs:
-            tab.connect(Deck(demo, host, visitors, parts, QUIET, signs))
+            tab.connect(Deck(demo, host, visitors, parts, QUIET, signs, address))
+        wiring.connect(demo, pulse)
+        Endpoints(host).publish()
     demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
     return demo
 
@@ -62,7 +66,15 @@ class Wiring:
         parts: Parts,
         boot: gr.Timer,
         signs: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
+        address: Address | None = None,
     ) -> None:
+        self._address = address = address or Address(("chat",))
+        for name in (*SCHEDULE_CONTROLS, *SAMPLING_CONTROLS, "drafter"):
+            clipped, check = name in ("l_min", "l_max"), _check_seed if name == "seed" else None
+            address.add(name, getattr(parts, name), clipped=clipped, check=check)
+        address.add("prompt", parts.prompt, follow=False)
+        address.pair("l_min", "l_max")
+        address.pair("band_low", "band_high")
         self._host = host
         self._visitors = visitors
         self._parts = parts
@@ -75,12 +87,13 @@ class Wiring:
         self._connect_answers(quiet)
         self._connect_schedule(quiet)
         parts = self._parts
-        configured = [
-            self._boot, parts.drafter, parts.policy, parts.l_min, parts.l_max, parts.send, parts.retry, parts.notice,
-        ]  # fmt: skip
+        addressed = [*self._address.components, parts.address, parts.notice]
+        configured = [self._boot, parts.send, parts.retry, *addressed]
         gr.on([demo.load, self._boot.tick], self.configure, None, configured, **quiet)
         gr.on([demo.load, pulse.tick], self.status, None, parts.status, queue=False, **quiet)
         parts.retry.click(self.retry, None, [self._boot, parts.retry, parts.notice], **quiet)
+        parts.link.click(self.go, None, addressed, **quiet)
+        self._address.follow(quiet)
         parts.headline.click(self.measure_again, None, parts.status, **quiet)
         demo.unload(self.leave)
 
@@ -126,8 +139,8 @@ class Wiring:
         for button, preset in zip(parts.presets, PRESETS, strict=True):
             button.click(_preset_handler(self, preset), parts.beyond_cut, [*sliders, parts.schedule_note], **quiet)
 
-    def configure(self) -> Changes:
-        """Fit the controls to the session once it is open; until then ask again."""
+    def configure(self, request: gr.Request) -> Changes:
+        """Fit the controls to the session once it is open, and to the address; until then ask again."""
         parts, state, session = self._parts, self._host.state, self._host.session
         if state.phase == "failed":
             return {
@@ -137,9 +150,27 @@ class Wiring:
             }
         if session is None:
             return {self._boot: gr.Timer(active=True)}
-        return {self._boot: gr.Timer(active=False), parts.send: gr.update(interactive=True)} | self._fitted(
-            session.info
-        )
+        ready = {self._boot: gr.Timer(active=False), parts.send: gr.update(interactive=True)}
+        fitted = self._fitted(session.info)
+        return ready | self._addressed(request, fitted, fitted)
+
+    def go(self, request: gr.Request) -> Changes:
+        """Set what the address says now; the rest stays."""
+        session = self._host.session
+        if session is None:
+            return {}
+        return self._addressed(request, self._fitted(session.info), {})
+
+    def _addressed(self, request: gr.Request, fitted: Changes, first: Changes) -> Changes:
+        """``first`` with the address's values; ``fitted`` is what the session allows."""
+        parts, address = self._parts, self._address
+        values, problems = address.read(dict(request.query_params), fitted)
+        changes = address.changes(values, first)
+        changes[parts.address] = to_json(address.message(values, fitted))
+        if problems:
+            said = " ".join(problems)
+            changes[parts.notice] = notice("info", f"The address asks for what cannot be set. {said} The rest applies.")
+        return changes
 
     def _fitted(self, info: InfoPort) -> Changes:
         parts, top = self._parts, max(1, info.num_draft_tokens)
@@ -238,6 +269,10 @@ class Wiring:
     def leave(self, request: gr.Request) -> None:
         """The browser tab is gone: end what it had running."""
         self._visitors.forget(visitor_of(request))
+
+
+def _check_seed(text: str) -> None:
+    SamplingParams(seed=read_seed(text))
 
 
 def _preset_handler(wiring: Wiring, preset: Preset) -> Any:

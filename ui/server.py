@@ -10,9 +10,11 @@ from typing import Any
 
 import gradio as gr
 import plotly
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
+from ui.endpoints import OnlyNamed
 from ui.host import SessionHost
 from ui.panels import STATIC, page_css, page_head
 from ui.settings import Settings
@@ -49,7 +51,13 @@ def launch_options(address: str, port: int) -> dict[str, Any]:
         "i18n": translations(),
         "css": page_css(),
         "head": page_head(),
-        "app_kwargs": {"routes": _routes(), "docs_url": None, "redoc_url": None, "openapi_url": None},
+        "app_kwargs": {
+            "routes": _routes(),
+            "middleware": [Middleware(OnlyNamed)],
+            "docs_url": None,
+            "redoc_url": None,
+            "openapi_url": None,
+        },
         "quiet": True,
     }
 

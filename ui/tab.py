@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import gradio as gr
 
+from ui.address import Address
 from ui.host import SessionHost
 from ui.layout import Parts
 from ui.visitors import Visitors
@@ -24,6 +25,7 @@ class Deck:
         parts: the components of Chat, for what a tab hands over to it.
         quiet: keyword arguments of every private listener.
         signs: what tabs add to the status that every visitor gets once a second: a name, and who tells it.
+        address: the page's address, for controls of the tab that a link may set.
     """
 
     demo: gr.Blocks
@@ -32,6 +34,7 @@ class Deck:
     parts: Parts
     quiet: dict[str, Any]
     signs: dict[str, Callable[[], Any]]
+    address: Address
 
 
 class Tab(Protocol):

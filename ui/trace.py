@@ -165,6 +165,16 @@ class Trace:
         """The whole answer's figures so far."""
         return self._telemetry.summary()
 
+    @property
+    def text(self) -> str:
+        """The answer's text so far."""
+        return "".join(event["text"] for event in self._rounds) if self.finished is None else self.finished.text
+
+    @property
+    def prefilled(self) -> dict[str, Any] | None:
+        """What the answer began with; the seed is a text. None until the prompt is read."""
+        return self._prefilled
+
     def message(self) -> str:
         """The next message; after the end of the answer, the whole trace."""
         self._seq += 1

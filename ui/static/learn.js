@@ -1,8 +1,8 @@
 // The tab Learn: one lesson at a time, its picture drawn from recorded figures, and the glossary.
+import { goTo } from "./address.js";
 import { GENERAL_TERMS } from "./glossary.js";
 import { lawsOf, roundOf } from "./store.js";
 import { TERMS } from "./terms.js";
-import { goTo } from "./tabs.js";
 import { make, setText } from "./text.js";
 import { drawWidgets } from "./widgets.js";
 import { t } from "./words.js";

@@ -1,5 +1,6 @@
 // Starts the page's scripts: panels announce themselves through an inbox that may be older than this module.
 import { mountCalibration } from "./calibration.js";
+import { mountAddress, takeControls } from "./address.js";
 import { mountCharts } from "./charts.js";
 import { mountChat } from "./chat.js";
 import { mountExplore } from "./explore.js";
@@ -36,6 +37,7 @@ const mounts = {
   loadtab: mountLoadTab,
   explore: mountExplore,
   cost: mountCost,
+  link: mountAddress,
   footer: () => {},
 };
 
@@ -45,6 +47,7 @@ const page = (window.dsparkPage ??= { inbox: [] });
 function take([kind, ...rest]) {
   if (kind === "feed") store.receive(rest[0]);
   if (kind === "port") store.ports.set(rest[0], rest[1]);
+  if (kind === "controls") takeControls(...rest);
   if (kind !== "mount") return;
   translate(rest[1]);
   mounts[rest[0]](rest[1], store, rest[2]);

@@ -5,8 +5,3 @@ export function openTab(key) {
   tab?.click();
   tab?.focus();
 }
-
-// Goes to the tab that ``params`` name by its key (``tab=rounds``).
-export function goTo(params) {
-  openTab(params.get("tab") ?? "chat");
-}

@@ -86,8 +86,17 @@ async function tellGradio() {
   document.documentElement.lang = LOCALES[language];
 }
 
-export function setLanguage(wanted) {
+// Gradio leaves the names of tabs that are not open in the language that they were made in.
+function tabNames() {
+  const back = new Map([...dictionary()].map(([english, other]) => [other, english]));
+  return [...document.querySelectorAll("[role=tab][data-tab-id]")].flatMap((tab) => [...tab.childNodes])
+    .filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
+    .map((node) => [node, back.get(node.data.trim()) ?? node.data.trim()]);
+}
+
+export async function setLanguage(wanted) {
   if (!known(wanted)) return;
+  const tabs = tabNames();
   language = wanted;
   words = null;
   try {
@@ -97,7 +106,8 @@ export function setLanguage(wanted) {
   }
   placed.forEach(put);
   listeners.forEach((redraw) => redraw(language));
-  tellGradio();
+  await tellGradio();
+  for (const [node, english] of tabs) node.data = t(english);
 }
 
 tellGradio();

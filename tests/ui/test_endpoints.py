@@ -1,0 +1,124 @@
+"""Programs reach the named endpoints through gradio_client, and nothing else."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from tests.browser.conftest import until
+from tests.ui.fake_session import FakeSession
+from tests.ui.pages import served
+from ui.endpoints import NAMES
+
+
+@pytest.fixture(scope="module")
+def fake():
+    return FakeSession(0.01)
+
+
+@pytest.fixture(scope="module")
+def address(fake):
+    with served(lambda _progress: fake) as where:
+        yield where.rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    client = Client(address, verbose=False)
+    yield client
+    client.close()
+
+
+def test_generate_streams_the_text_with_figures_that_add_up(client, fake):
+    job = client.submit("tell me", drafter="dspark", l_max=4, max_tokens=30, seed=7, api_name="/generate")
+    text, figures = job.result(timeout=60)
+    assert text
+    assert figures["finish_reason"] == "length"
+    assert figures["tokens"] == 30
+    assert figures["seed"] == 7
+    assert figures["drafted"] >= figures["verified"] >= figures["accepted"] > 0
+    steps = job.outputs()
+    assert [text.startswith(step) for step, _ in steps] == [True] * len(steps)
+    _, sampling, schedule, drafter = fake.requests[-1]
+    assert (sampling.seed, sampling.max_new_tokens, schedule.l_max, drafter) == (7, 30, 4, "dspark")
+
+
+def test_a_prompt_is_enough(client, fake):
+    text, figures = client.predict("tell me", api_name="/generate")
+    assert text
+    assert figures["seed"] is not None
+    assert fake.requests[-1][3] == next(iter(fake.info.drafters))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"prompt": " "}, "message"),
+        ({"drafter": "<b>"}, "drafter"),
+        ({"policy": "none such"}, "policy"),
+        ({"l_min": 5, "l_max": 2}, "l_min"),
+        ({"threshold": 7}, "threshold"),
+        ({"temperature": -1}, "temperature"),
+        ({"max_tokens": 0}, "max_new_tokens"),
+        ({"seed": -1}, "seed"),
+        ({"l_max": "many"}, "l_max"),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_name(client, wrong, named):
+    with pytest.raises(AppError, match=named):
+        client.predict(**{"prompt": "tell me", **wrong}, api_name="/generate")
+
+
+def test_a_call_that_is_cancelled_ends_its_answer(client, fake):
+    fake.engine.pace_s = 0.2
+    try:
+        job = client.submit("tell me", max_tokens=400, api_name="/generate")
+        assert until(lambda: len(job.outputs()) > 0)
+        generation = fake.engine.submitted[-1]
+        job.cancel()
+        assert until(generation.cancelled.is_set)
+    finally:
+        fake.engine.pace_s = 0.01
+
+
+def test_only_the_named_endpoints_are_told(client):
+    told = client.view_api(return_format="dict", print_info=False)
+    assert set(told["named_endpoints"]) == {f"/{name}" for name in NAMES}
+    assert told["unnamed_endpoints"] == {}
+    for endpoint in told["named_endpoints"].values():
+        assert all(value["python_type"]["type"] != "Any" for value in endpoint["parameters"])
+
+
+def test_the_client_cannot_call_the_pages_own_listeners(client):
+    private = [d for d in client.config["dependencies"] if d["api_visibility"] == "private"]
+    assert private
+    for listener in private:
+        with pytest.raises(ValueError, match="Invalid function index"):
+            client.submit(fn_index=listener["id"])
+        with pytest.raises(ValueError, match="api_name"):
+            client.submit(api_name=f"/{listener['api_name']}")
+
+
+def test_names_of_the_pages_own_listeners_answer_404(client, address):
+    names = {d["api_name"] for d in client.config["dependencies"] if d["api_visibility"] == "private"} - {None, False}
+    for route in ("call", "call/v2", "run", "api"):
+        for name in names:
+            assert _post(f"{address}/gradio_api/{route}/{name}", {"data": []}) == 404
+
+
+def test_a_direct_call_around_the_queue_is_refused(address, client):
+    number = next(d["id"] for d in client.config["dependencies"] if d["api_name"] == "generate")
+    assert _post(f"{address}/gradio_api/run/predict", {"fn_index": number, "data": ["tell me"]}) == 404
+
+
+def _post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
