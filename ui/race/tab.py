@@ -37,7 +37,7 @@ class Race:
         self._feed = feed("race")
         with gr.Column(elem_id="ds-race-controls", elem_classes=["ds-card"]):
             self._prompt = gr.Textbox(
-                EXAMPLES[3], label=say("Prompt of the race"), lines=1, max_lines=5, elem_id="ds-race-prompt"
+                EXAMPLES[0], label=say("Prompt of the race"), lines=1, max_lines=5, elem_id="ds-race-prompt"
             )
             self._lanes = gr.Dropdown(
                 [PLAIN], value=[PLAIN], multiselect=True, max_choices=MAX_LANES, allow_custom_value=True,
