@@ -16,7 +16,7 @@ def calm(fake):
     """Every test ends at the usual pace, and nobody fails or parts from the others."""
     yield
     engine = fake.engine
-    engine.pace_s, engine.plain_pace_s, engine.patience, engine.parts, engine.fails = 0.05, 0.0, 1, {}, ()
+    engine.pace_s, engine.parts, engine.fails = 0.05, {}, ()
 
 
 def opened(visit, address, **size):
@@ -34,6 +34,14 @@ def raced(page, prompt="tell me"):
     page.click("#ds-race-start")
     page.wait_for_selector(".ds-replay:visible", timeout=60_000)
     return page
+
+
+def long_one_runs(page):
+    """Starts a race with long answers and waits until the second lane's is measured, which takes seconds."""
+    page.fill("#ds-race-max-tokens input", "512")
+    page.keyboard.press("Tab")
+    page.click("#ds-race-start")
+    page.wait_for_function("document.querySelector('.ds-race-now').textContent.includes('threshold@0.3 runs alone')")
 
 
 def scrub(page, share):
@@ -127,10 +135,9 @@ def test_hostile_text_of_prompt_model_and_errors_stays_text(visit, fake, fake_ad
 
 
 def test_a_race_stopped_half_way_keeps_what_is_done(visit, fake, fake_address):
-    fake.engine.pace_s, fake.engine.patience = 0.05, 10
+    fake.engine.pace_s = 0.2
     page = opened(visit, fake_address)
-    page.click("#ds-race-start")
-    page.wait_for_function("document.querySelector('.ds-race-now').textContent.includes('threshold@0.3 runs alone')")
+    long_one_runs(page)
     page.click("#ds-race-stop")
     page.wait_for_selector(".ds-replay:visible")
     assert "Stopped before its end" in page.inner_text(".ds-race-notes")
@@ -141,11 +148,9 @@ def test_a_race_stopped_half_way_keeps_what_is_done(visit, fake, fake_address):
 
 
 def test_an_answer_of_somebody_else_marks_the_race_as_disturbed(visit, fake, fake_address):
-    fake.engine.pace_s, fake.engine.patience = 0.05, 20
-    page = opened(visit, fake_address)
-    page.click("#ds-race-start")
-    page.wait_for_function("document.querySelector('.ds-race-now').textContent.includes('threshold@0.3 runs alone')")
-    other = visit(fake_address)
+    fake.engine.pace_s = 0.2
+    page, other = opened(visit, fake_address), visit(fake_address)
+    long_one_runs(page)
     ask(other, "tell me")
     other.wait_for_selector(".ds-round")
     page.click("#ds-race-stop")
@@ -170,13 +175,12 @@ def unwatched(chromium):
 
 
 def test_a_reload_during_a_race_frees_the_engine_and_the_next_one_runs(unwatched, fake, fake_address):
-    fake.engine.pace_s, fake.engine.patience = 0.05, 50
+    fake.engine.pace_s = 0.2
     page = opened(unwatched, fake_address)
-    page.click("#ds-race-start")
-    page.wait_for_function("document.querySelector('.ds-race-now').textContent.includes('threshold@0.3 runs alone')")
+    long_one_runs(page)
     page.reload()
     assert until(lambda: fake.engine.num_active == 0, 20)
-    fake.engine.pace_s, fake.engine.patience = 0.0, 1
+    fake.engine.pace_s = 0.0
     page.click("#ds-tabs [role=tab]:has-text('Race')")
     page.wait_for_selector("#ds-race-start:visible:enabled")
     raced(page)
