@@ -79,7 +79,7 @@ def _engine_part() -> dict[str, Any]:
 def with_users(users: int, rounds: Sequence[Sequence[float]], curve: StepCurve) -> dict[str, Any]:
     """What `prefix` plans if so many users draft a round of these confidences, for each of the rounds."""
     policy, schedule = policy_named("prefix"), ScheduleParams("prefix", 0, DRAFTS)
-    around = RoundView(LoadSample("none", "none"), curve, curve.drafting_s({"dspark": [DRAFTS] * users}))
+    around = RoundView(LoadSample("none", "none"), curve.among(users), curve.drafting_s({"dspark": [DRAFTS] * users}))
     lengths, throughputs, reasons = [], [], []
     for confidences in rounds:
         view = DraftView(len(confidences), tuple(confidences), schedule, room=DRAFTS)
