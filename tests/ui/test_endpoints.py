@@ -1,6 +1,7 @@
 """Programs reach the named endpoints through gradio_client, and nothing else."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 
@@ -80,6 +81,38 @@ def test_a_call_that_is_cancelled_ends_its_answer(client, fake):
         generation = fake.engine.submitted[-1]
         job.cancel()
         assert until(generation.cancelled.is_set)
+    finally:
+        fake.engine.pace_s = 0.01
+
+
+def test_race_tells_what_happens_and_ends_with_a_report_that_adds_up(client, fake):
+    asked = {"lanes": ["plain", "dspark+threshold@0.6"], "max_tokens": 20, "seed": 3, "repeats": 2}
+    job = client.submit("tell me", **asked, api_name="/race")
+    state, report = job.result(timeout=60)
+    assert state == "done"
+    plain, other = report["lanes"]
+    assert (report["reference"], report["about"]["seed"], len(plain["laps"])) == ("plain", "3", 2)
+    assert other["ratio"]["n"] == 2
+    assert other["sameness"] == {"verdict": "same", "tokens": 20, "ours": None, "theirs": None}
+    assert other["figures"]["drafted"] >= other["figures"]["verified"] >= other["figures"]["accepted"] > 0
+    assert {state for state, _ in job.outputs()} <= {"waiting", "warm-up", "running", "comparing", "done"}
+    assert fake.engine.num_active == 0
+
+
+def test_a_race_that_is_none_is_refused_by_name(client):
+    with pytest.raises(AppError, match="no lane named 'warp'"):
+        client.predict("tell me", lanes=["plain", "warp"], api_name="/race")
+
+
+def test_a_race_that_is_cancelled_frees_the_engine(client, fake):
+    fake.engine.pace_s = 0.2
+    try:
+        job = client.submit("tell me", lanes=["plain", "fixed@2"], max_tokens=400, api_name="/race")
+        assert until(lambda: len(job.outputs()) > 0 and fake.engine.num_active > 0)
+        job.cancel()
+        assert until(lambda: fake.engine.num_active == 0)
+        time.sleep(0.5)
+        assert fake.engine.num_active == 0
     finally:
         fake.engine.pace_s = 0.01
 

@@ -10,6 +10,7 @@ import pytest
 from dspark_core.bench.duel import MAX_LANES
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import in_a_loop
+from ui.address import Address
 from ui.host import SessionHost
 from ui.layout import build_layout
 from ui.page import QUIET
@@ -38,7 +39,7 @@ class Stand:
     def _build(self):
         with gr.Blocks(analytics_enabled=False) as demo:
             parts = build_layout([self.tab])
-            self.tab.connect(Deck(demo, self.host, Visitors(), parts, QUIET))
+            self.tab.connect(Deck(demo, self.host, Visitors(), parts, QUIET, {}, Address(("chat", "race"))))
 
     def start(self, request=ME, **changed):
         return self.tab.start(*{**ASKED, **changed}.values(), request)

@@ -14,6 +14,7 @@ from dspark_core.load_test.lane import PLAIN
 from ui.answering import told, visitor_of
 from ui.layout import EXAMPLES
 from ui.panels import feed, panel
+from ui.race.calls import RaceCalls
 from ui.race.offers import first_choice, offered_lanes
 from ui.race.racing import MAX_TOKENS, Racing, Told
 from ui.tab import Deck
@@ -89,6 +90,7 @@ class Race:
         )  # fmt: skip
         self._stop.click(self.stop, None, None, queue=False, **deck.quiet)
         deck.demo.unload(self.leave)
+        RaceCalls(self._racing).publish()
 
     @property
     def racing(self) -> Racing:
