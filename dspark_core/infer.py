@@ -6,9 +6,10 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dspark_core.catalog import find_model
@@ -24,7 +25,8 @@ from dspark_core.options import (
     sampling_from,
     schedule_from,
 )
-from dspark_core.telemetry import Summary, Telemetry
+from dspark_core.recording import header_of
+from dspark_core.telemetry import Summary, Telemetry, record
 from dspark_core.terminal import printable, tell, write_text
 
 if TYPE_CHECKING:
@@ -45,7 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inspect",
         action="store_true",
-        help="with --json: each round also tells the laws that decided, by their most likely tokens",
+        help="with --json or --record: each round also tells the laws that decided, by their most likely tokens",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="also write the answer's trace, for the tab Rounds of any page: JSON lines; FILE.gz is compressed",
     )
     parser.add_argument(
         "--drafter",
@@ -65,9 +74,9 @@ def run(options: argparse.Namespace) -> int:
     sampling, schedule = sampling_from(options, tuple(options.stop)), schedule_from(options)
     if options.drafter is not None:
         _check_drafter(options)
-    if options.inspect and not options.json:
+    if options.inspect and not (options.json or options.record):
         raise ParameterError(
-            "--inspect adds to the events, and the text does not show them. Add --json, or leave it out."
+            "--inspect adds to the events, and the text does not show them. Add --json or --record, or leave it out."
         )
     messages = _messages(options)
     from dspark_core.loading import open_session  # torch is slow to import: first the checks that need none
@@ -84,8 +93,13 @@ def run(options: argparse.Namespace) -> int:
         if not options.drafter and drafter == "none":
             tell(f"dspark: no drafter for {session.info.model} here, so this is plain decoding.\n")
         request = replace(session.request(messages, sampling, schedule, drafter), inspect=options.inspect)
+        header = header_of(session.info, request, messages)
         with session.engine.submit(request) as generation:
-            return _show(generation, as_json=options.json)
+            heard: list[Event] = []
+            code = _show(_kept(generation, heard), generation, as_json=options.json)
+            if options.record:
+                record(heard, options.record, header)
+            return code
     finally:
         session.close()
 
@@ -104,11 +118,18 @@ def _messages(options: argparse.Namespace) -> list[dict[str, str]]:
     return [*system, {"role": "user", "content": prompt}]
 
 
-def _show(generation: Generation, *, as_json: bool) -> int:
+def _kept(events: Iterable[Event], heard: list[Event]) -> Iterator[Event]:
+    """The events as they come, each of which is also put into ``heard``."""
+    for event in events:
+        heard.append(event)
+        yield event
+
+
+def _show(events: Iterable[Event], generation: Generation, *, as_json: bool) -> int:
     telemetry = Telemetry()
     seed = 0
     with _interrupt_cancels(generation):
-        for event in generation:
+        for event in events:
             telemetry.add(event)
             write_text(sys.stdout, to_line(event) + "\n" if as_json else _text_of(event))
             if isinstance(event, Prefilled):

@@ -83,7 +83,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] = field(default=(), metadata={"may_be_absent": True})
 
     def __post_init__(self) -> None:
         _require(

@@ -11,10 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dspark_core.errors import ParameterError
-from dspark_core.event_json import from_line, to_line
 from dspark_core.events import DrafterChanged, Event, Fate, Finished, Prefilled, Waiting
-from dspark_core.files import write_whole_text
+from dspark_core.recording import Header, Recording, read, write
 
 LATE_POSITION = 4  # where a suffix's acceptance is compared with the first position's
 _DERIVED = (
@@ -237,13 +235,13 @@ def _observe(fates: Sequence[Fate], *, only_while_accepted: bool) -> Iterator[Po
         failed = failed or fate is Fate.REJECTED
 
 
-def record(events: Iterable[Event], path: str | os.PathLike[str]) -> None:
-    """Write events as JSON lines when the last one has come: a reader never sees half a file.
+def record(events: Iterable[Event], path: str | os.PathLike[str], header: Header | None = None) -> None:
+    """Write events as JSON lines, behind ``header``, when the last one has come: a reader never sees half a file.
 
     Raises:
         ResourceError: the file cannot be written; an older one of that name is then untouched.
     """
-    write_whole_text(Path(path), "".join(to_line(event) + "\n" for event in events))
+    write(Recording(header, tuple(events)), Path(path))
 
 
 def replay(path: str | os.PathLike[str]) -> list[Event]:
@@ -253,12 +251,4 @@ def replay(path: str | os.PathLike[str]) -> list[Event]:
         ParameterError: a line is not an event; the message names the line.
         OSError: the file cannot be read.
     """
-    events = []
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    events.append(from_line(line))
-                except ParameterError as error:
-                    raise ParameterError(f"Line {number} of {path} is not a recorded event: {error}") from error
-    return events
+    return list(read(Path(path)).events)

@@ -41,7 +41,8 @@ def _decode_object(wanted: Any, value: Any, where: str) -> Any:
     if not set(hints) - optional <= set(value) <= set(hints):
         raise ParameterError(
             f"{where} must have the keys {', '.join(hints)}; "
-            f"missing: {sorted(set(hints) - optional - set(value))}, unknown: {sorted(set(value) - set(hints))}."
+            f"missing: {sorted(set(hints) - optional - set(value))}, "
+            f"unknown: {sorted(set(value) - set(hints))!s:.200}."
         )
     return wanted(
         **{name: decode(hint, value[name], f"{where}.{name}") for name, hint in hints.items() if name in value}

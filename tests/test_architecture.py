@@ -17,7 +17,7 @@ SCHEDULING_MAY_USE = {
     "dspark_core.errors",
     "dspark_core.scheduling",
 }
-TELEMETRY_MAY_USE = {"dspark_core.errors", "dspark_core.events", "dspark_core.event_json", "dspark_core.files"}
+TELEMETRY_MAY_USE = {"dspark_core.events", "dspark_core.recording"}
 
 
 def _violations(paths, forbidden):

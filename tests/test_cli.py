@@ -15,7 +15,9 @@ from dspark_core.cli import COMMANDS, main
 from dspark_core.event_json import from_line
 from dspark_core.events import DecodeRound, Finished, Prefilled
 from dspark_core.options import add_schedule_options, schedule_from
+from dspark_core.recording import read
 from dspark_core.terminal import printable, write_text
+from dspark_core.trace_check import check_answer
 from tests import toy_session
 from tests.event_samples import finished, prefilled, waiting
 
@@ -53,6 +55,18 @@ def test_json_mode_gives_one_event_a_line_with_the_published_keys(opened, capsys
     }  # fmt: skip
     assert {"finish_reason", "text", "token_ids", "rounds", "tau", "tokens_per_s"} <= set(end)
     assert opened[0].closed
+
+
+def test_a_recorded_answer_is_whole_and_its_header_tells_how_it_was_made(opened, capsys, tmp_path):
+    path = tmp_path / "answer.jsonl.gz"
+    assert main([*INFER, "--max-new-tokens", "40", "--inspect", "--record", str(path)]) == 0
+    text = capsys.readouterr().out
+    recording = read(path)
+    told = check_answer(recording, "the file")
+    assert (told.kind, told.model, told.sampling.seed) == ("recorded", opened[0].info.model, 3)
+    assert [(said.role, said.content) for said in told.messages] == [("user", "hello")]
+    assert recording.events[-1].text == text
+    assert all(event.inspection for event in recording.events if isinstance(event, DecodeRound))
 
 
 def test_inspected_rounds_tell_their_laws_and_only_as_events(opened, capsys):

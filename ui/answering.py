@@ -17,6 +17,7 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.errors import DSparkError, ParameterError
+from dspark_core.recording import Header, header_of
 from ui.host import SessionHost
 from ui.inputs import SCHEDULE_CONTROLS, read_inspect, read_prompt, read_sampling, read_schedule, read_text
 from ui.layout import Parts
@@ -67,11 +68,11 @@ class Answering:
         visitor = visitor_of(request)
         try:
             turns = [*history, {"role": "user", "content": read_prompt(prompt)}]
-            generation = self._begin(turns, controls, visitor)
+            generation, header = self._begin(turns, controls, visitor)
         except Exception as error:
             yield {self._parts.notice: notice("error", told(error))}
             return
-        yield from self._stream(generation, turns, visitor, {self._parts.prompt: ""})
+        yield from self._stream(generation, header, turns, visitor, {self._parts.prompt: ""})
 
     def regenerate(self, history: list[Turn], request: gr.Request, *controls: Any) -> Iterator[Changes]:
         """Answer the last message again, with the controls as they are now."""
@@ -80,17 +81,17 @@ class Answering:
         try:
             if not turns:
                 raise ParameterError("There is no message to answer again. Send one first.")
-            generation = self._begin(turns, controls, visitor)
+            generation, header = self._begin(turns, controls, visitor)
         except Exception as error:
             yield {self._parts.notice: notice("error", told(error))}
             return
-        yield from self._stream(generation, turns, visitor, {})
+        yield from self._stream(generation, header, turns, visitor, {})
 
     def stop(self, request: gr.Request) -> None:
         """End the visitor's own answer; what is there stays."""
         self._visitors.stop(visitor_of(request))
 
-    def _begin(self, turns: list[Turn], controls: tuple[Any, ...], visitor: str) -> GenerationPort:
+    def _begin(self, turns: list[Turn], controls: tuple[Any, ...], visitor: str) -> tuple[GenerationPort, Header]:
         session = self._host.session
         if session is None:
             raise ParameterError(
@@ -108,11 +109,14 @@ class Answering:
         request = session.request(messages, read_sampling(*law), schedule, drafter)
         generation = session.engine.submit(replace(request, inspect=read_inspect(inspect)))
         self._visitors.begin(visitor, generation)
-        return generation
+        return generation, header_of(session.info, request, messages)
 
-    def _stream(self, generation: GenerationPort, turns: list[Turn], visitor: str, first: Changes) -> Iterator[Changes]:
+    def _stream(
+        self, generation: GenerationPort, header: Header, turns: list[Turn], visitor: str, first: Changes
+    ) -> Iterator[Changes]:
         parts = self._parts
         trace = Trace(secrets.token_hex(6))
+        self._visitors.kept.put(visitor, header, trace.events)
         try:
             yield {
                 **first,

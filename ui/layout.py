@@ -71,6 +71,8 @@ class Parts:
     schedule_note: gr.HTML
     address: gr.HTML
     link: gr.HTML
+    recorded: gr.HTML
+    recordings: gr.HTML
 
     @property
     def controls(self) -> list[Any]:
@@ -109,8 +111,9 @@ class Room(Protocol):
 def build_layout(tabs: Sequence[Room]) -> Parts:
     """Put everything on the page, ``tabs`` behind Chat; must be called inside ``gr.Blocks``."""
     history = gr.State([])
-    feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule", "address")}
+    feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule", "address", "recorded")}
     panel("header", elem_id="ds-header")
+    recorded = panel("recorded", elem_id="ds-recorded-panel")
     headline = panel("headline", elem_id="ds-headline")
     # All tabs are always in the document: what one shows reads another's legend, and scripts are mounted once.
     with gr.Tabs(elem_id="ds-tabs"):
@@ -135,6 +138,8 @@ def build_layout(tabs: Sequence[Room]) -> Parts:
         notice=feeds["notice"],
         schedule_note=feeds["schedule"],
         address=feeds["address"],
+        recorded=recorded,
+        recordings=feeds["recorded"],
         **conversation,
         **controls,
     )

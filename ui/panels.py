@@ -31,7 +31,7 @@ def panel(name: str, *, elem_id: str) -> gr.HTML:
         raise AssertionError(f"{name}.html must be constant: Gradio evaluates templates.")
     return gr.HTML(
         html_template=markup,
-        js_on_load=f"{_INBOX} page.inbox.push(['mount', '{name}', element, () => trigger('click')]);",
+        js_on_load=f"{_INBOX} page.inbox.push(['mount', '{name}', element, (data) => trigger('click', data)]);",
         apply_default_css=False,
         elem_id=elem_id,
         elem_classes=["ds-panel"],

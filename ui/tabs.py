@@ -10,22 +10,9 @@ from ui.explore import Explore
 from ui.lab import Lab
 from ui.learn import Learn
 from ui.load import Load
-from ui.panels import panel
 from ui.race import Race
-from ui.tab import Deck, Tab
-
-
-class Rounds:
-    """One round in detail: drawn in the browser from the answer's messages."""
-
-    key, title = "rounds", "Rounds"
-
-    def build(self) -> None:
-        """The panel; it is filled by scripts."""
-        panel("rounds", elem_id="ds-rounds-panel")
-
-    def connect(self, deck: Deck) -> None:
-        """Nothing to attach: the panel reads what Chat is sent."""
+from ui.rounds import Rounds
+from ui.tab import Tab
 
 
 def page_tabs() -> Sequence[Tab]:

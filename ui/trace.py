@@ -126,6 +126,7 @@ class Trace:
     def __init__(self, answer: str) -> None:
         self.finished: Finished | None = None
         self.answer = answer
+        self.events: list[Event] = []  # all that were taken
         self._seq = 0
         self._sent = 0
         self._rounds: list[dict[str, Any]] = []
@@ -138,6 +139,7 @@ class Trace:
 
     def add(self, event: Event) -> None:
         """Take one event."""
+        self.events.append(event)
         self._telemetry.add(event)
         if isinstance(event, Waiting):
             self._waiting = event.text
@@ -177,12 +179,16 @@ class Trace:
 
     def message(self) -> str:
         """The next message; after the end of the answer, the whole trace."""
+        return to_json(self.body())
+
+    def body(self) -> dict[str, Any]:
+        """What the next message says."""
         self._seq += 1
         first = 0 if self.finished else max(0, self._sent - OVERLAP_ROUNDS)
         self._sent = len(self._rounds)
         laws = self._laws if self.finished else self._laws[self._laws_sent :]
         self._laws_sent = len(self._laws)
-        body = {
+        return {
             "kind": "answer",
             "answer": self.answer,
             "seq": self._seq,
@@ -198,4 +204,3 @@ class Trace:
             "text": None if self.finished is None else self.finished.text,
             "finish": None if self.finished is None else [self.finished.finish_reason, self.finished.detail],
         }
-        return to_json(body)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import threading
 
 from dspark_core.params import ScheduleParams
+from ui.kept import KeptAnswers
 from ui.ports import GenerationPort
 
 
 class Visitors:
-    """A registry of running answers, at most one a visitor. Safe to use from several threads."""
+    """A registry of running answers, at most one a visitor. Safe to use from several threads.
+
+    Attributes:
+        kept: every visitor's latest answer, to save it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, GenerationPort] = {}
+        self.kept = KeptAnswers()
 
     def __len__(self) -> int:
         with self._lock:
@@ -57,6 +63,7 @@ class Visitors:
         """Cancel the visitor's answer and strike it out at once: nothing of it may be shown any more."""
         with self._lock:
             generation = self._running.pop(visitor, None)
+        self.kept.drop(visitor)
         if generation is not None:
             generation.cancel()
 

@@ -13,6 +13,7 @@ import pytest
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import served
 
+PATIENCE_MS = 90_000  # a busy machine is slow; only a failure waits so long
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 CHROMIUM_FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -65,6 +66,7 @@ def visit(chromium, serve):  # noqa: ARG001 (asked for so that visitors leave be
 
     def open_page(address, *, width=1440, height=1000, theme="light", ready=True):
         context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
@@ -116,7 +118,7 @@ def set_number(page, selector, value):
     )
 
 
-def until(check, seconds=10.0):
+def until(check, seconds=40.0):
     """Waits until ``check()`` is true; returns its last value."""
     end = time.monotonic() + seconds
     while not (value := check()) and time.monotonic() < end:

@@ -202,7 +202,7 @@ export function mountCharts(root, store) {
   const charts = [
     figureChart("block", () => `${store.epoch}:${store.rounds.length}:${gammaOf(store)}`, blockFigure),
     roundsChart,
-    figureChart("load", () => `${store.loads.at(-1)?.t ?? 0}`, loadFigure),
+    figureChart("load", () => `${store.recording ? store.epoch : 0}:${store.loads.at(-1)?.t ?? 0}`, loadFigure),
   ];
 
   plotly().then((Plotly) => {

@@ -1,4 +1,5 @@
 // The conversation, as plain text: finished turns from the server, and the running answer round by round.
+import { mountRecordNames } from "./recorded.js";
 import { make, setText, stickToEnd } from "./text.js";
 
 const NAMES = { user: "You", assistant: "Model" };
@@ -34,13 +35,14 @@ export function mountChat(root, store) {
   let live = null; // the running answer's node
   let epoch = -1;
   let written = 0;
+  const drawNames = mountRecordNames(empty, store);
   const end = stickToEnd(box);
 
   const drawTurns = ({ chat }) => {
     if (chat === shown) return;
     shown = chat;
-    box.replaceChildren(...chat.turns.map(([role, text]) => turnNode(role, text)));
-    if (chat.turns.length === 0) box.append(empty);
+    box.replaceChildren(...(chat?.turns ?? []).map(([role, text]) => turnNode(role, text)));
+    if (box.childElementCount === 0) box.append(empty);
     live = null;
     end.follows = true;
   };
@@ -66,7 +68,8 @@ export function mountChat(root, store) {
   };
 
   store.listen((state) => {
-    if (state.chat) drawTurns(state);
+    drawNames();
+    drawTurns(state);
     drawLive(state);
     end.settle();
   });

@@ -18,7 +18,7 @@ export function mountHeadline(root, store, press) {
   const again = root.querySelector("[data-press]");
   again.addEventListener("click", () => press());
 
-  store.listen(({ status, figures, recent, recentRounds, running, rounds }) => {
+  store.listen(({ status, figures, recent, recentRounds, running, rounds, recording }) => {
     const base = status?.baseline ?? null;
     setText(plain.big, base ? fixed(base.figures.tokens_per_s, 1) : "–");
     const note = status?.baseline_note ?? "waits for the model";
@@ -29,12 +29,12 @@ export function mountHeadline(root, store, press) {
     const shown = any && running ? recent : figures;
     setText(now.card.querySelector(".ds-when"), any && !running ? "of the answer" : "now");
     setText(now.big, any ? fixed(shown.tokens_per_s, 1) : "–");
-    setText(now.sub, any ? (running ? `measured, last ${recentRounds} rounds` : `measured, ${count(figures.tokens)} tokens`) : "ask something");
-    const quotient = any && base && base.figures.tokens_per_s > 0 ? figures.tokens_per_s / base.figures.tokens_per_s : null;
+    setText(now.sub, any ? recording ? `${recording.label}, ${count(figures.tokens)} tokens` : (running ? `measured, last ${recentRounds} rounds` : `measured, ${count(figures.tokens)} tokens`) : "ask something");
+    const quotient = any && !recording && base && base.figures.tokens_per_s > 0 ? figures.tokens_per_s / base.figures.tokens_per_s : null;
     setText(ratio.big, quotient === null ? "–" : `${fixed(quotient)}×`);
     ratio.card.dataset.tone = quotient === null ? "" : quotient >= 1 ? "up" : "down";
-    const same = store.prefilled?.num_draft_tokens === 0 ? "this answer is plain too" : "against plain decoding";
-    const crowd = (status?.active ?? 0) > 1 && running ? `${status.active} answers share the engine` : same;
+    const same = recording ? "not against this machine's" : store.prefilled?.num_draft_tokens === 0 ? "this answer is plain too" : "against plain decoding";
+    const crowd = (status?.active ?? 0) > 1 && running && !recording ? `${status.active} answers share the engine` : same;
     setText(ratio.sub, crowd);
     setText(tau.big, any ? fixed(figures.tau) : "–");
     setText(tau.sub, any ? `${count(figures.tokens)} tokens in ${count(figures.rounds)} rounds` : "accepted + 1");

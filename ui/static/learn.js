@@ -1,7 +1,7 @@
 // The tab Learn: one lesson at a time, its picture drawn from recorded figures, and the glossary.
 import { goTo } from "./address.js";
 import { GENERAL_TERMS } from "./glossary.js";
-import { lawsOf, roundOf } from "./store.js";
+import { lawsOf, roundOf } from "./answer.js";
 import { TERMS } from "./terms.js";
 import { make, setText } from "./text.js";
 import { drawWidgets } from "./widgets.js";

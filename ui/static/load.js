@@ -19,7 +19,8 @@ const said = ({ name, source }) => (source.startsWith(name) ? source : `${name}:
 export function signalWords(store) {
   const load = store.loads.at(-1)?.load;
   if (!load) return "";
-  const now = `Now: occupancy ${percent(load.occupancy)}, engine ${percent(load.engineBusy)}, device ${percent(load.utilisation)}.`;
+  const when = store.recording ? "In the last round" : "Now";
+  const now = `${when}: occupancy ${percent(load.occupancy)}, engine ${percent(load.engineBusy)}, device ${percent(load.utilisation)}.`;
   const round = store.rounds.at(-1);
   if (!round) return now;
   const { signal, policy } = round;

@@ -12,6 +12,7 @@ import { mountLearn } from "./learn.js";
 import { mountLoadTab } from "./loadtab.js";
 import { mountNotice, mountSchedule } from "./notice.js";
 import { mountRace } from "./race.js";
+import { mountRecorded } from "./recorded.js";
 import { mountRibbon } from "./ribbon.js";
 import { mountRounds } from "./rounds.js";
 import { Store } from "./store.js";
@@ -23,6 +24,7 @@ const mounts = {
   chat: mountChat,
   header: mountHeader,
   headline: mountHeadline,
+  recorded: mountRecorded,
   ribbon: mountRibbon,
   rounds: mountRounds,
   table: mountTable,
@@ -62,7 +64,7 @@ onLanguage(() => store.startOver());
 
 // Esc stops the running answer, from anywhere on the page.
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !store.running || event.target.closest?.("#ds-drafter, #ds-policy, #ds-load-signal")) return;
+  if (event.key !== "Escape" || !store.live.running || event.target.closest?.("#ds-drafter, #ds-policy, #ds-load-signal")) return;
   const stop = document.querySelector("#ds-stop");
   (stop?.matches("button") ? stop : stop?.querySelector("button"))?.click();
 });

@@ -2,6 +2,7 @@
 import { markOf } from "./fates.js";
 import { candidateTable, verdictWords } from "./laws.js";
 import { Picture } from "./picture.js";
+import { mountRecords } from "./recorded.js";
 import { roundWords, tokenNode } from "./ribbon.js";
 import { term } from "./terms.js";
 import { fixed, make, setText, spoken } from "./text.js";
@@ -143,7 +144,10 @@ export function mountRounds(root, store) {
     store.choose(Math.min(last, Math.max(0, round)), position);
   };
 
+  const drawRecords = mountRecords(at(".ds-records"), store);
+
   const draw = () => {
+    drawRecords();
     const { rounds, laws, from, epoch } = store.shown;
     const index = shown();
     const round = rounds[index];

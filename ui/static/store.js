@@ -1,37 +1,6 @@
 // The page's state: every message is reduced, drawing happens at most once a frame.
-
-export const roundOf = (raw) => ({
-  index: raw.i,
-  anchor: raw.anchor,
-  draft: raw.draft.map(([id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform, rawConfidence]) => ({
-    id, text, fate, confidence, survival, draftProb, targetProb, acceptProb, uniform, rawConfidence,
-  })),
-  verifyLen: raw.len,
-  reason: raw.why,
-  accepted: raw.acc,
-  next: raw.next && { id: raw.next[0], text: raw.next[1], fate: raw.next[2] },
-  text: raw.text,
-  seconds: { draft: raw.s[0], schedule: raw.s[1], verify: raw.s[2] },
-  policy: raw.sched[0],
-  lMin: raw.sched[1],
-  lMax: raw.sched[2],
-  threshold: raw.sched[3],
-  stopEarly: raw.sched[4],
-  bandLow: raw.sched[5],
-  bandHigh: raw.sched[6],
-  signal: raw.signal && { name: raw.signal[0], value: raw.signal[1], source: raw.signal[2], note: raw.signal[3] },
-  load: loadOf(raw.load),
-});
-
-const candidatesOf = (list) => list.map(([id, text, base, draft, target, residual]) => ({ id, text, base, draft, target, residual }));
-
-export const lawsOf = ([candidates, bonus, throughputs, stoppedAt, temperature]) => ({
-  candidates: candidates.map(candidatesOf), bonus: candidatesOf(bonus), throughputs, stoppedAt, temperature, greedy: temperature === 0,
-});
-
-export const loadOf = ([source, kind, utilisation, memoryUsed, memoryTotal, power, note, energy, occupancy, engineBusy, simulated]) => ({
-  source, kind, utilisation, memoryUsed, memoryTotal, power, note, energy, occupancy, engineBusy, simulated,
-});
+import { AnswerView, FIELDS, loadOf } from "./answer.js";
+import { Records } from "./recorded.js";
 
 const LOAD_SAMPLES = 240;
 const LONGEST_REST_MS = 600;
@@ -45,13 +14,16 @@ export class Store {
     this.notice = null;
     this.schedule = null;
     this.controls = null; // policy and load signal that the controls say
-    this.loads = [];
+    this.live = new AnswerView(); // the visitor's own latest answer
+    this.liveLoads = [];
+    this.liveChat = null;
+    this.recording = null; // a recorded answer that is shown instead of it
     this.closed = new Set();
-    this.chat = null;
     this.topics = new Map(); // of other tabs: kind of message -> who takes it
     this.early = []; // what came before its taker
     this.ports = new Map(); // of tabs that send text to the server: name -> send(text)
-    this.forget();
+    this.chosen = null; // the round and position in detail; null follows the newest
+    this.records = new Records(this);
   }
 
   // A tab's own messages: take(message) for each of that kind; they are drawn like everything else.
@@ -63,33 +35,42 @@ export class Store {
     this.changed();
   }
 
+  // The answer that all panels show; its fields are properties of the store.
+  get view() {
+    return this.recording?.view ?? this.live;
+  }
+
+  get chat() {
+    return this.recording?.chat ?? this.liveChat;
+  }
+
+  get loads() {
+    return this.recording?.loads ?? this.liveLoads;
+  }
+
+  showRecording(recording) {
+    this.recording = recording;
+    this.chosen = null;
+    this.changed();
+  }
+
   forget() {
-    this.answer = null;
-    this.chosen = null; // the round and position in detail; null follows the newest
-    this.rounds = [];
-    this.laws = []; // what decided in each round, where it was collected
-    this.holes = false;
-    this.epoch = (this.epoch ?? 0) + 1; // panels start over when it changes
-    this.figures = null;
-    this.recent = null;
-    this.prefilled = null;
-    this.waiting = ""; // the place in the line, while there is one
-    this.finish = null;
-    this.text = null;
-    this.running = false;
-    this.seq = 0;
+    this.live.forget();
+    this.chosen = null;
   }
 
   // A new chat: what still comes from the answer that ran is not shown any more.
   close() {
-    if (this.answer !== null) this.closed.add(this.answer);
+    if (this.live.answer !== null) this.closed.add(this.live.answer);
+    this.recording = null;
     this.forget();
   }
 
   // What the tab Rounds shows.
   get shown() {
-    const { rounds, laws, prefilled, epoch } = this;
-    const from = prefilled ? `the latest answer: ${prefilled.drafter}, seed ${prefilled.seed}` : "";
+    const { rounds, laws, prefilled, epoch, recording } = this;
+    const which = recording?.label ?? "the latest answer";
+    const from = prefilled ? `${which}: ${prefilled.drafter}, seed ${prefilled.seed}` : "";
     return { rounds, laws, epoch, from };
   }
 
@@ -100,7 +81,8 @@ export class Store {
 
   // Everything that is drawn is drawn anew: the language has changed.
   startOver() {
-    this.epoch += 1;
+    this.live.renew();
+    this.recording?.view.renew();
     this.changed();
   }
 
@@ -114,7 +96,7 @@ export class Store {
     const message = JSON.parse(json);
     if (message.kind === "answer") this.reduceAnswer(message);
     else if (message.kind === "status") this.reduceStatus(message);
-    else if (message.kind === "chat") this.chat = message;
+    else if (message.kind === "chat") this.liveChat = message;
     else if (message.kind === "notice") this.notice = message;
     else if (message.kind === "schedule") this.reduceSchedule(message);
     else if (message.kind === "forget") this.close();
@@ -125,43 +107,20 @@ export class Store {
 
   reduceAnswer(message) {
     if (this.closed.has(message.answer)) return;
-    if (message.answer !== this.answer) {
+    if (message.answer !== this.live.answer) {
       this.forget();
-      this.answer = message.answer;
+      this.recording = null; // whoever asks sees the answer
     }
-    if (message.seq <= this.seq) return;
-    this.seq = message.seq;
-    if (message.full && this.holes) {
-      this.rounds = [];
-      this.holes = false;
-      this.epoch += 1;
-    }
-    for (const raw of message.rounds) {
-      if (raw.i < this.rounds.length && this.rounds[raw.i]) continue;
-      while (this.rounds.length < raw.i) {
-        this.rounds.push(null); // lost between two draws; the last message brings it
-        this.holes = true;
-      }
-      this.rounds[raw.i] = roundOf(raw);
-    }
-    for (const [index, laws] of message.laws) this.laws[index] ??= lawsOf(laws);
-    this.prefilled = message.prefilled;
-    this.waiting = message.waiting;
-    this.figures = message.figures;
-    this.recent = message.recent;
-    this.recentRounds = message.recent_rounds;
-    this.finish = message.finish && { reason: message.finish[0], detail: message.finish[1] };
-    this.text = message.text;
-    this.running = !message.finish;
+    this.live.reduce(message);
   }
 
   reduceStatus(message) {
     this.status = message;
     if (!message.load) return;
     const load = loadOf(message.load);
-    const signal = this.running ? this.rounds.at(-1)?.signal ?? null : null;
-    this.loads.push({ t: message.t, load, signal });
-    if (this.loads.length > LOAD_SAMPLES) this.loads.shift();
+    const signal = this.live.running ? this.live.rounds.at(-1)?.signal ?? null : null;
+    this.liveLoads.push({ t: message.t, load, signal });
+    if (this.liveLoads.length > LOAD_SAMPLES) this.liveLoads.shift();
   }
 
   reduceSchedule(message) {
@@ -192,4 +151,8 @@ export class Store {
       });
     });
   }
+}
+
+for (const name of FIELDS) {
+  Object.defineProperty(Store.prototype, name, { get() { return this.view[name]; } });
 }
