@@ -9,14 +9,6 @@ function node(svg, name, attributes, text) {
   return made;
 }
 
-export function emptyPicture(words) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", `0 0 ${BOX.width} ${BOX.height}`);
-  svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", words);
-  return svg;
-}
-
 export class Picture {
   // Positions first … last along the bottom with their labels, values low … high upwards.
   constructor(svg, { first, last, low = 0, high = 1, ticks, format, label = String }) {

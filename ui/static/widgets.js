@@ -1,6 +1,6 @@
 // The pictures of the lessons. Each is drawn into its figure from recorded data, and says where its numbers come from.
 import { candidateTable } from "./laws.js";
-import { emptyPicture, Picture } from "./picture.js";
+import { Picture } from "./picture.js";
 import { tokenNode } from "./ribbon.js";
 import { fixed, make, ms, setText, spoken } from "./text.js";
 import { t } from "./words.js";
@@ -29,8 +29,14 @@ const said = (kind, words) => {
 const recordedNote = (data) => said(t("recorded"), data.made);
 const scale = (...numbers) => Math.max(...numbers) * 1.15;
 
+function pictureIn(figure, words) {
+  const svg = figure.querySelector("svg");
+  svg.setAttribute("aria-label", words);
+  return svg;
+}
+
 function memory(figure, data) {
-  const svg = emptyPicture(t("Time of a pass by its tokens"));
+  const svg = pictureIn(figure, t("Time of a pass by its tokens"));
   const words = make("p", "ds-outcome");
   const [[, alone]] = data.curve;
   const control = slider(t("tokens in the pass"), { min: 0, max: data.curve.length - 1, value: 0, format: (at) => String(data.curve[at][0]) }, (chosen) => {
@@ -110,7 +116,7 @@ function emitted(keepAll) {
 }
 
 function lossless(figure) {
-  const svg = emptyPicture(t("Frequencies of three tokens beside the target's and the drafter's law"));
+  const svg = pictureIn(figure, t("Frequencies of three tokens beside the target's and the drafter's law"));
   const words = make("p", "ds-outcome");
   words.setAttribute("aria-live", "polite");
   const keep = make("input");
@@ -159,7 +165,7 @@ function lossless(figure) {
 const LINES = [["dspark", "ds-line-confidence", "ds-swatch"], ["dflash", "ds-line-survival", "ds-swatch ds-swatch-a"]];
 
 function decay(figure, data) {
-  const svg = emptyPicture(t("Conditional acceptance by position"));
+  const svg = pictureIn(figure, t("Conditional acceptance by position"));
   const { drafters, date } = data.acceptance;
   const positions = drafters.dspark.acceptance_by_position.length;
   const picture = new Picture(svg, { first: 1, last: positions, ticks: [0, 0.25, 0.5, 0.75], high: 0.85, format: (value) => fixed(value, 2) });
@@ -231,7 +237,7 @@ function cutAt(round, threshold) {
 }
 
 function confidence(figure, data) {
-  const svg = emptyPicture(t("Confidence by position and the threshold"));
+  const svg = pictureIn(figure, t("Confidence by position and the threshold"));
   const round = data.rounds[data.telling];
   const words = make("p", "ds-outcome");
   const control = slider(t("threshold"), { min: 0, max: 0.95, step: 0.05, value: 0.3, format: (value) => fixed(value) }, (threshold) => {
@@ -252,7 +258,7 @@ function confidence(figure, data) {
 }
 
 function load(figure, data) {
-  const svg = emptyPicture(t("Mean verification length by users"));
+  const svg = pictureIn(figure, t("Mean verification length by users"));
   const words = make("p", "ds-outcome");
   const mean = (entry) => entry.lengths.flat().reduce((sum, length) => sum + length, 0) / entry.lengths.flat().length;
   const rate = (entry) => entry.throughputs.reduce((sum, value) => sum + value, 0) / entry.throughputs.length;
@@ -275,7 +281,7 @@ function load(figure, data) {
 }
 
 function rebound(figure) {
-  const svg = emptyPicture(t("Total use by elasticity"));
+  const svg = pictureIn(figure, t("Total use by elasticity"));
   const words = make("p", "ds-outcome");
   let elasticity = 1.2;
   let speed = 2;
@@ -307,7 +313,7 @@ const WIDGETS = { memory, draft, lossless, decay, semi, confidence, load, reboun
 
 export function drawWidgets(root, data) {
   for (const figure of root.querySelectorAll("[data-widget]")) {
-    figure.replaceChildren();
+    figure.replaceChildren(...figure.querySelectorAll("svg"));
     WIDGETS[figure.dataset.widget](figure, data);
   }
 }
