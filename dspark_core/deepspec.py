@@ -95,7 +95,7 @@ def write_deepspec(source: Path, target: Path, out: Path) -> list[str]:
     with new_folder(out) as folder:
         # Clones: a safetensors file takes no tensors that share memory, as tied tables do.
         write_tensors(folder / WEIGHTS_NAME, {name: value.contiguous().clone() for name, value in tensors.items()})
-        notes = _keep_beside(source, folder, config)
+        notes = _keep_beside(source, folder, loaded.config)
         write_json(folder / CONFIG_NAME, deepspec_config(values, config), indent=2)
     if loaded.config.copy_longest:
         notes.append(
@@ -155,7 +155,9 @@ def _keep_beside(source: Path, folder: Path, config: DraftConfig) -> list[str]:
             f"{vocabulary.FILE_NAME} is kept beside the weights, where this program reads it."
         )
     calibration, fault = calibrations.read_calibration(source, config.block_size)
-    if calibration is not None:
+    if calibration is not None and config.copy_longest:
+        notes.append("The calibration was left out: it was fitted to what is accepted with the copy head.")
+    elif calibration is not None:
         mine = replace(calibration, weights_sha256=calibrations.weights_sha256(folder))
         calibrations.write_calibration(folder / calibrations.FILE_NAME, mine)
         notes.append(

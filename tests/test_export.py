@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from dspark_core.calibration.file import FILE_NAME as CALIBRATION
 from dspark_core.calibration.file import read_calibration, weights_sha256, write_calibration
-from dspark_core.checkpoint import read_config, save_drafter
+from dspark_core.checkpoint import load_drafter, read_config, save_drafter
 from dspark_core.cli import main
 from dspark_core.deepspec import write_deepspec
 from dspark_core.drafters.vocabulary import FILE_NAME as VOCABULARY
@@ -248,8 +249,11 @@ def test_a_drafter_with_nothing_of_ours_is_exported_without_a_word(target, tmp_p
 
 def test_a_copy_head_is_left_out_and_told(target, tmp_path):
     source = save_source(tmp_path / "source", compact=False, copy_longest=8)
+    write_calibration(source / CALIBRATION, toy_calibration(weights_sha256(source), GAMMA))
     notes = write_deepspec(source, target, tmp_path / "out")
     assert [note for note in notes if "copy head was left out" in note]
+    assert not (tmp_path / "out" / CALIBRATION).exists()
+    assert any("calibration was left out" in note and "copy head" in note for note in notes)
     assert not [name for name in load_file(tmp_path / "out" / "model.safetensors") if "copy" in name]
     assert read_config(tmp_path / "out").copy_longest == 0
 
@@ -361,7 +365,18 @@ def test_a_full_disk_or_an_interrupt_at_any_file_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_the_shipped_drafter_is_exported_and_drafts_bit_for_bit_as_before(smollm2_folder, smollm2, tmp_path, capsys):
+def without_copy_head(source, folder):
+    """The same drafter as what an export keeps of it, in our own form."""
+    loaded = load_drafter(source, dtype=torch.bfloat16)
+    tensors = {name: value for name, value in loaded.modules.state_dict().items() if not name.startswith("copy_head.")}
+    vocabulary = read_draft_vocabulary(source, loaded.config.vocab_size)
+    save_drafter(folder, replace(loaded.config, copy_longest=0), tensors, draft_vocabulary=vocabulary)
+    return folder
+
+
+def test_the_shipped_drafter_is_exported_and_drafts_bit_for_bit_as_without_its_copy_head(
+    smollm2_folder, smollm2, tmp_path, capsys
+):
     assert run("--out", tmp_path / "out") == 0
     assert "tokens. DeepSpec's layout has no place for that" in capsys.readouterr().err
     found = load_file(tmp_path / "out" / "model.safetensors")
@@ -369,6 +384,11 @@ def test_the_shipped_drafter_is_exported_and_drafts_bit_for_bit_as_before(smollm
     assert torch.equal(found["embed_tokens.weight"], table)
     assert torch.equal(found["lm_head.weight"], table)
     from dspark_core.catalog import find_model
+    from dspark_core.draft_folders import find_draft_folders
 
-    shipped = next(iter(load_drafters(find_model("smollm2-135m"), "auto", smollm2).values()))
-    assert same_drafts(some_drafts(shipped), drafts(tmp_path / "out", smollm2))
+    found_model = find_model("smollm2-135m")
+    shipped = next(iter(load_drafters(found_model, "auto", smollm2).values()))
+    source = find_draft_folders(found_model, "dspark")["dspark"].path
+    plain = without_copy_head(source, tmp_path / "plain")
+    assert same_drafts(drafts(plain, smollm2), drafts(tmp_path / "out", smollm2))
+    assert not same_drafts(some_drafts(shipped), drafts(plain, smollm2)), "the copy head changes nothing"
