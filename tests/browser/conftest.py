@@ -139,3 +139,9 @@ def choose(page, selector, name):
     page.wait_for_function(
         "([field, name]) => document.querySelector(field).value.startsWith(name)", arg=[f"{selector} input", name]
     )
+
+
+def open_tab(page, key):
+    """Opens a tab by its key, also where the row is too narrow and it stands in the menu."""
+    page.evaluate("(key) => import(new URL('dspark/static/tabs.js', location)).then((tabs) => tabs.openTab(key))", key)
+    page.wait_for_selector(f"#ds-tabs [role=tab][data-tab-id={key}][aria-selected=true]", state="attached")

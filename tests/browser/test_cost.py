@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.conftest import ask, set_number, shows
+from tests.browser.conftest import ask, open_tab, set_number, shows
 
 pytestmark = pytest.mark.browser
 
 
 def opened(page):
-    page.evaluate("document.querySelector('#ds-tabs [role=tab][data-tab-id=cost]').click()")
+    open_tab(page, "cost")
     page.wait_for_selector(".ds-cost-table tbody tr")
     return page
 

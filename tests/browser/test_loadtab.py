@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.browser.conftest import ask, set_number, shows, until
+from tests.browser.conftest import ask, open_tab, set_number, shows, until
 from tests.ui.fake_session import FakeSession
 
 pytestmark = pytest.mark.browser
@@ -27,7 +27,7 @@ def address(crowd, serve):
 
 
 def opened(page):
-    page.evaluate("document.querySelector('#ds-tabs [role=tab][data-tab-id=load]').click()")
+    open_tab(page, "load")
     page.wait_for_selector(".ds-load-table tbody tr")
     page.wait_for_function("window.dsparkPage.store.load.machine")
     return page
@@ -93,7 +93,7 @@ def test_a_visitor_chats_beside_and_another_sees_that_a_run_goes_on(visit, crowd
     shows(other, ".ds-load-state", "A load run with 4 users goes on, started by another visitor")
     other.click("#ds-load-start")
     shows(other, ".ds-load-note", "Another visitor's goes on")
-    page.click("#ds-tabs [role=tab]:has-text('Chat')")
+    open_tab(page, "chat")
     ask(page, "me too")
     page.wait_for_function("window.dsparkPage.store.finish", timeout=60_000)
     page.context.close()
@@ -115,3 +115,9 @@ def test_the_tab_fits_and_is_kept_as_a_picture(visit, address, keep, theme, widt
     assert too_wide == []
     page.click("#ds-load-stop")
     shows(page, ".ds-load-state", "Stopped")
+
+
+def test_tabs_that_stand_in_the_menu_of_a_narrow_page_are_opened_by_their_keys(visit, address):
+    page = visit(address, width=390)
+    for key in ("cost", "load", "race", "cost", "chat"):
+        open_tab(page, key)

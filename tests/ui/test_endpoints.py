@@ -117,6 +117,31 @@ def test_a_race_that_is_cancelled_frees_the_engine(client, fake):
         fake.engine.pace_s = 0.01
 
 
+def test_load_measures_so_many_users_for_so_long(client, fake):
+    job = client.submit(users=3, policy="fixed", l_max=4, max_tokens=16, seconds=2, api_name="/load")
+    state, figures = job.result(timeout=90)
+    assert state == "done"
+    assert figures["users"] == 3
+    assert figures["window_s"] >= 2
+    assert figures["throughput_interval"][0] <= figures["throughput"] <= figures["throughput_interval"][1]
+    assert 1 < figures["budget"] <= 5
+    assert {state for state, _ in job.outputs()} == {"running", "done"}
+    assert fake.engine.num_active == 0
+
+
+def test_a_load_that_is_none_or_comes_while_another_goes_on_is_refused(client, fake):
+    with pytest.raises(AppError, match="from 1 to"):
+        client.predict(users=99, api_name="/load")
+    with pytest.raises(AppError, match="seconds for each step"):
+        client.predict(seconds=0, api_name="/load")
+    job = client.submit(users=2, seconds=60, api_name="/load")
+    assert until(lambda: fake.engine.num_active == 2)
+    with pytest.raises(AppError, match="one load run at a time"):
+        client.predict(api_name="/load")
+    job.cancel()
+    assert until(lambda: fake.engine.num_active == 0)
+
+
 def test_only_the_named_endpoints_are_told(client):
     told = client.view_api(return_format="dict", print_info=False)
     assert set(told["named_endpoints"]) == {f"/{name}" for name in NAMES}

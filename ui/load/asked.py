@@ -59,8 +59,12 @@ class Wanted:
             max_new_tokens=read_whole("Tokens an answer", self.max_tokens),
         )
 
-    def opened(self, session: SessionPort, *, walking: bool) -> LiveRun:
-        """Begin: a walk through `WALKED`, or ``users`` until it is stopped. Raises ParameterError, ResourceError."""
+    def opened(self, session: SessionPort, *, walking: bool, timed: bool = False) -> LiveRun:
+        """Begin: a walk through `WALKED`; or ``users``, ``timed`` for some seconds or else until it is stopped.
+
+        Raises:
+            ParameterError, ResourceError: by name.
+        """
         lane, sampling = self.lane(), self.sampling()
         cases = cases_of(session, self.sets, sampling)
         session.request(_ASKED, sampling, lane.schedule, lane.drafter)  # refuses what this session cannot do, by name
@@ -69,11 +73,11 @@ class Wanted:
         if not walking:
             users = read_whole("The number of users", self.users)
             check_users(users, most, max_active)
-            return LiveRun(session.engine, [Part(users, lane)], cases, sampling, None, max_active)
+            seconds = read_seconds(self.seconds) if timed else None
+            return LiveRun(session.engine, [Part(users, lane)], cases, sampling, seconds, max_active)
         check_users(1, most, max_active)
-        seconds = read_seconds(self.seconds)
         parts = walk(lane, plain_lane() if self.against_plain else None, [n for n in WALKED if n <= most])
-        return LiveRun(session.engine, parts, cases, sampling, seconds, max_active)
+        return LiveRun(session.engine, parts, cases, sampling, read_seconds(self.seconds), max_active)
 
 
 _ASKED = [{"role": "user", "content": "Hello."}]

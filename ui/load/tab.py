@@ -15,6 +15,7 @@ from dspark_core.scheduling import POLICIES
 from ui.answering import Changes, told, visitor_of
 from ui.inputs import read_whole
 from ui.load.asked import LEAST_S, Wanted, cases_of, most_for
+from ui.load.calls import LoadCalls
 from ui.load.desk import Desk
 from ui.load.watch import Watch, machine_json
 from ui.panels import feed, panel
@@ -118,6 +119,7 @@ class Load:
         for button, preset in zip(self._presets, PRESETS, strict=True):
             button.click(_preset(self, preset), None, [*steering[1:], self._feed], queue=False, **quiet)
         deck.demo.unload(self.leave)
+        LoadCalls(deck.host, self.desk).publish()
 
     def start(self, request: gr.Request, *values: Any) -> Iterator[Changes]:
         """So many users until they are stopped."""

@@ -110,7 +110,7 @@ export function mountAddress(root, store, trigger) {
     soon();
   });
   const wanted = queryNow().get("tab");
-  if (wanted && wanted !== shownTab()) document.querySelector(`#ds-tabs [role=tab][data-tab-id="${CSS.escape(wanted)}"]`)?.click();
+  if (wanted && wanted !== shownTab()) openTab(wanted);
   const tabs = document.querySelector("#ds-tabs [role=tablist]");
   new MutationObserver(soon).observe(tabs, { subtree: true, attributes: true, attributeFilter: ["aria-selected"] });
 }
