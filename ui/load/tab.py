@@ -51,7 +51,7 @@ class Load:
             )  # fmt: skip
             self._start = gr.Button(say("Start"), variant="primary", min_width=90, scale=0, elem_id="ds-load-start")
             self._stop = gr.Button(
-                "Stop", variant="stop", interactive=False, min_width=90, scale=0, elem_id="ds-load-stop"
+                say("Stop"), variant="stop", interactive=False, min_width=90, scale=0, elem_id="ds-load-stop"
             )
             self._walk = gr.Button(say("Walk 1→32"), min_width=120, scale=0, elem_id="ds-load-walk")
             self._seconds = gr.Slider(
