@@ -37,7 +37,7 @@ from ui.inputs import read_prompt, read_sampling
 from ui.ports import GenerationPort, SessionPort
 from ui.trace import Trace, figures_json
 
-NAMES = ("generate", "race", "load")
+NAMES = ("generate", "race", "sweep", "load")
 _LOG = logging.getLogger(__name__)
 MAX_CALLS = 16  # of programs at once; the engine's own admission counts them with the visitors
 _USUAL = ScheduleParams()

@@ -180,3 +180,25 @@ def _post(url, body):
     except urllib.error.HTTPError as error:
         with error:
             return error.code
+
+
+def test_a_sweep_measures_a_grid_and_ends_with_the_report_that_the_page_exports(client, fake):
+    job = client.submit({"threshold": "0,0.6"}, ["tell me"], max_tokens=12, api_name="/sweep")
+    state, report = job.result(timeout=90)
+    assert state == "done"
+    assert len(report["rows"]) == 2
+    assert {state for state, _ in job.outputs()} <= {"waiting", "running", "done"}
+    assert until(lambda: fake.engine.num_active == 0)
+
+
+def test_a_sweep_that_is_none_is_refused_by_name_and_one_that_is_cancelled_frees_the_engine(client, fake):
+    with pytest.raises(AppError, match="The axes are"):
+        client.predict({"speed": "1"}, api_name="/sweep")
+    fake.engine.pace_s = 0.2
+    try:
+        job = client.submit({"threshold": "0,0.6"}, ["tell me"], max_tokens=400, api_name="/sweep")
+        assert until(lambda: len(job.outputs()) > 0 and fake.engine.num_active > 0)
+        job.cancel()
+        assert until(lambda: fake.engine.num_active == 0)
+    finally:
+        fake.engine.pace_s = 0.01

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ui.explore.calls import SweepCalls
 from ui.explore.desk import Desk
 from ui.panels import feed, panel, port
 from ui.tab import Deck
@@ -37,3 +38,4 @@ class Explore:
         ]  # fmt: skip
         apply.submit(desk.apply, apply, [self._feed, *controls], **deck.quiet)
         deck.demo.unload(desk.leave)
+        SweepCalls(desk).publish()

@@ -39,7 +39,7 @@ class Desk:
         name = secrets.token_hex(4)
         try:
             self.sweeps.check(visitor)
-            session = self._session()
+            session = self.session()
             asked = read_sweep(session, text)
             running = Running(Sweep(session, asked.grid, asked.settings), head(session.info))
             self.sweeps.begin(visitor, running)
@@ -70,7 +70,7 @@ class Desk:
     def apply(self, text: str) -> list[Any]:
         """A row's setting into the controls of Chat, in the order that `Explore.connect` names them."""
         try:
-            point = read_point(self._session().info, text)
+            point = read_point(self.session().info, text)
         except Exception as error:
             return [_message(state="refused", error=told(error)), *[gr.skip()] * 7]
         return [
@@ -78,7 +78,8 @@ class Desk:
             point.drafter, point.policy, point.l_min, point.l_max, point.threshold, point.temperature, False,
         ]  # fmt: skip
 
-    def _session(self) -> SessionPort:
+    def session(self) -> SessionPort:
+        """The open session. Raises ParameterError before it is there."""
         session = self._host.session
         if session is None:
             raise ParameterError(f"The model is not ready: {self._host.state.stage}. Start again when it is.")

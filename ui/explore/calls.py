@@ -1,0 +1,79 @@
+"""The endpoint ``sweep``: what the tab does, for programs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from gradio.events import api
+
+from dspark_core.bench.prompts import DEFAULT_SETS
+from dspark_core.errors import DSparkError
+from dspark_core.sweep.report import head
+from dspark_core.sweep.runner import Sweep
+from ui.endpoints import MAX_CALLS, in_steps, refusal
+from ui.explore.asked import asked_of, built_in, own_prompts
+from ui.explore.desk import Desk
+from ui.explore.sweeps import Running
+
+Report = dict[str, Any]
+STEP_S = 1.0  # between two steps at most
+
+
+class SweepCalls:
+    """The named function over the page's sweeps; one runs at a time, whoever asked for it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def publish(self) -> None:
+        """Register it; must be called inside ``gr.Blocks``."""
+        api(in_steps(self.sweep), api_name="sweep", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+
+    def sweep(
+        self,
+        axes: dict[str, str],
+        prompts: list[str] | None = None,
+        sets: list[str] | None = None,
+        limit: int = 2,
+        max_tokens: int = 48,
+        repeats: int = 1,
+    ) -> Iterator[tuple[str, Report]]:
+        """Measure a grid of settings beside plain decoding, on the same prompts, in turn.
+
+        Args:
+            axes: values of drafter, policy, gamma, l_min, l_max, threshold or temperature, as the page takes them:
+                {"threshold": "0:0.9:0.3", "l_max": "4,8"}; what is left out has its default.
+            prompts: own prompts; empty: the built-in ones of `sets`.
+            sets: chat, maths, code, chinese; empty: the first three.
+            limit: so many prompts of each set, 1 to 24.
+            max_tokens: of an answer, at most 512.
+            repeats: how often everything is measured, 1 to 10.
+
+        Returns:
+            In steps, "waiting" or "running" with done, total and left_s; at last "done" with the report, as the page
+            exports it: rows with tokens/s, the ratio to plain decoding and its interval, tau, acceptance and waste, and
+            what was left out, with the reasons. Cancelling or leaving ends it.
+        """
+        owner = f"call-{secrets.token_hex(8)}"
+        try:
+            session = self._desk.session()
+            wanted = own_prompts("\n".join(prompts or [])) or built_in(tuple(sets or DEFAULT_SETS), limit)
+            asked = asked_of(session, axes, wanted, max_tokens, repeats)
+            running = Running(Sweep(session, asked.grid, asked.settings), head(session.info))
+            self._desk.sweeps.begin(owner, running)
+        except Exception as error:
+            raise refusal(error) from None
+        try:
+            while not running.over:
+                with running.changed:
+                    running.changed.wait(timeout=STEP_S)
+                told = running.progress
+                figures = {} if told is None else {"done": told.done, "total": told.total, "left_s": told.left_s}
+                yield running.state, figures
+            if running.state == "failed":
+                raise refusal(DSparkError(running.sweep.failure))
+            yield running.state, running.result()["report"]
+        finally:
+            self._desk.sweeps.end(owner, running)
