@@ -12,6 +12,7 @@ import ui.load.watch
 from dspark_core.params import PRESETS
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import in_a_loop
+from ui.address import Address
 from ui.host import SessionHost
 from ui.layout import build_layout
 from ui.load import Load
@@ -41,7 +42,7 @@ class Page:
         with gr.Blocks(analytics_enabled=False) as demo:
             parts = build_layout([self.tab])
             visitors = Visitors()
-            self.tab.connect(Deck(demo, self.host, visitors, parts, QUIET, self.signs))
+            self.tab.connect(Deck(demo, self.host, visitors, parts, QUIET, self.signs, Address(("chat", "load"))))
             self.wiring = Wiring(self.host, visitors, parts, gr.Timer(1), self.signs)
 
     def start(self, request=ME, walk=False, **changed):
