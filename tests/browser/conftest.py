@@ -64,14 +64,14 @@ def visit(chromium, serve):  # noqa: ARG001 (asked for so that visitors leave be
     """Opens pages as separate visitors; in the end none may have complained or asked another host for anything."""
     contexts, complaints = [], []
 
-    def open_page(address, *, width=1440, height=1000, theme="light", ready=True):
-        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    def open_page(address, *, width=1440, height=1000, theme="light", ready=True, locale="en-GB"):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme, locale=locale)
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: _watch_host(request.url, address, complaints))
+        page.on("request", lambda request: _watch_host(request.url, address.split("?")[0], complaints))
         page.goto(address)
         if ready:
             page.wait_for_selector("#ds-send:enabled")

@@ -8,6 +8,7 @@ const MAX_PROMPT = 2000;
 
 const told = new Map(); // what the controls say
 const owned = new Map(); // what scripts say: name -> {value, take}
+const asked = new Map(); // what the server was asked to set: name -> what the control said before
 let defaults = null; // of the controls, once the session is open
 let once = new Set();
 let press = () => {};
@@ -71,12 +72,16 @@ export function goTo(params) {
   for (const [name, value] of params) {
     if (name === "tab") continue;
     query.set(name, value);
+    if (defaults && name in defaults) {
+      if (!asked.has(name)) asked.set(name, told.get(name));
+      told.set(name, value); // or the address would be put back before the server has read it
+    }
     if (!owned.has(name)) continue;
     owned.get(name).value = value;
     owned.get(name).take(value);
   }
   replace(query);
-  if (defaults && [...params.keys()].some((name) => name in defaults)) press(); // the server reads the address
+  if (asked.size) press(); // the server reads the address
   openTab(params.get("tab") ?? "chat");
 }
 
@@ -106,6 +111,8 @@ export function mountAddress(root, store, trigger) {
   store.subscribe("address", (message) => {
     defaults = message.defaults;
     once = new Set(message.once);
+    for (const [name, before] of asked) told.set(name, before);
+    asked.clear();
     for (const [name, value] of Object.entries({ ...defaults, ...Object.fromEntries(told), ...message.values })) told.set(name, value);
     soon();
   });

@@ -2,7 +2,7 @@
 import { drawReliability, drawSpread } from "./reliability.js";
 import { fixed, make, setText } from "./text.js";
 import { runWords } from "./runwords.js";
-import { t } from "./words.js";
+import { later, t } from "./words.js";
 
 const KEPT_ANSWERS = 100;
 const share = (value) => (value === null ? "–" : `${(value * 100).toFixed(1)} %`);
@@ -68,7 +68,7 @@ export function mountCalibration(root, store, press) {
     drawSpread(spread, turn[2]);
     const ece = all ? figures.together[0][4] : figures.positions[chosen()][3];
     const now = all ? turn[4] : turn[3][chosen()];
-    const words = all ? "mean ECE over the positions {ece}" : "ECE {ece}";
+    const words = all ? later("mean ECE over the positions {ece}") : later("ECE {ece}");
     setText(at(".ds-cal-before"), t(words, { ece: share(ece) }));
     setText(at(".ds-cal-after"), t(words, { ece: share(now) }));
     setText(at(".ds-cal-spread"), t("filled: accepted; AUC {auc}", { auc: all ? t("by position, below") : fixed(figures.positions[chosen()][5]) }));

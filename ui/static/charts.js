@@ -2,6 +2,7 @@
 import { fateColour, markOf, variable } from "./fates.js";
 import { loadNote, signalWords } from "./load.js";
 import { fixed, percent, setText } from "./text.js";
+import { t } from "./words.js";
 
 const WINDOW = 60; // rounds in sight while an answer runs
 const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false };
@@ -61,51 +62,56 @@ function blockFigure(store, colours) {
   const end = round?.stopEarly ? gamma : draft.length;
   if (round && round.verifyLen < end) {
     shapes.push({ type: "rect", x0: round.verifyLen + 0.5, x1: end + 0.5, yref: "paper", y0: 0, y1: 1, fillcolor: colours.band, line: { width: 0 }, layer: "below" });
-    annotations.push({ x: (round.verifyLen + end + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: round.stopEarly ? "not drafted" : "not verified", showarrow: false, bgcolor: colours.panel, borderpad: 0, font: { size: 11, color: colours.muted } });
+    annotations.push({ x: (round.verifyLen + end + 1) / 2, yref: "paper", y: 0.98, yanchor: "top", text: round.stopEarly ? t("not drafted") : t("not verified"), showarrow: false, bgcolor: colours.panel, borderpad: 0, font: { size: 11, color: colours.muted } });
   }
-  if (round && !confident) annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.95, text: "this drafter has no confidence head; shown: its probability", showarrow: false, font: { size: 11, color: colours.muted } });
+  if (round && !confident) annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.95, text: t("this drafter has no confidence head; shown: its probability"), showarrow: false, font: { size: 11, color: colours.muted } });
   const value = confident ? (token) => token.confidence : (token) => token.draftProb;
   const traces = [
     {
-      name: "survival a", x: xs, y: draft.map((token) => token.survival), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" },
-      hovertemplate: "survival %{y:.2f}<extra></extra>", visible: confident || !round,
+      name: t("survival a"), x: xs, y: draft.map((token) => token.survival), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" },
+      hovertemplate: `${t("survival")} %{y:.2f}<extra></extra>`, visible: confident || !round,
     },
     {
-      name: confident || !round ? "confidence c" : "draft probability", x: xs, y: draft.map(value), mode: "lines+markers",
+      name: confident || !round ? t("confidence c") : t("draft probability"), x: xs, y: draft.map(value), mode: "lines+markers",
       line: { color: colours.accent, width: 2 },
       marker: { size: 10, symbol: draft.map((token) => SYMBOLS[token.fate]), color: draft.map((token) => fateColour(token.fate)), line: { width: 2, color: draft.map((token) => fateColour(token.fate)) } },
-      customdata: draft.map((token) => `${markOf(token.fate)} ${token.fate}`),
-      hovertemplate: "position %{x}: %{y:.2f}, %{customdata}<extra></extra>",
+      customdata: draft.map((token) => `${markOf(token.fate)} ${t(token.fate)}`),
+      hovertemplate: `${t("position")} %{x}: %{y:.2f}, %{customdata}<extra></extra>`,
     },
   ];
   if (threshold !== null && confident) {
     traces.push({
-      name: narrow ? "threshold" : `threshold ${fixed(threshold)} on c`, x: [0.5, gamma + 0.5], y: [threshold, threshold], mode: "lines",
+      name: narrow ? t("threshold") : t("threshold {value} on c", { value: fixed(threshold) }), x: [0.5, gamma + 0.5], y: [threshold, threshold], mode: "lines",
       line: { color: colours.ink, width: 1.5, dash: "dash" }, hoverinfo: "skip",
     });
   }
   if (round?.policy === "banded" && confident) {
-    const edges = [[round.bandLow, "lower"], [round.bandHigh, "upper"]].filter(([value]) => value !== null);
+    const edges = [[round.bandLow, t("lower band")], [round.bandHigh, t("upper band")]].filter(([value]) => value !== null);
     edges.forEach(([value, which], i) => traces.push({
-      name: narrow ? "bands" : `bands ${edges.map(([edge]) => fixed(edge)).join(" to ")} on c`, x: [0.5, gamma + 0.5], y: [value, value], mode: "lines", showlegend: i === 0,
-      line: { color: colours.ink, width: 1.5, dash: "dash" }, hovertemplate: `${which} band %{y:.2f}<extra></extra>`,
+      name: narrow ? t("bands") : t("bands {edges} on c", { edges: edges.map(([edge]) => fixed(edge)).join("–") }), x: [0.5, gamma + 0.5], y: [value, value], mode: "lines", showlegend: i === 0,
+      line: { color: colours.ink, width: 1.5, dash: "dash" }, hovertemplate: `${which} %{y:.2f}<extra></extra>`,
     }));
     if (round.signal?.value != null) traces.push({
-      name: narrow ? `${round.signal.name} load` : `load ${fixed(round.signal.value)} (${round.signal.name}) on a`, x: [0.5, gamma + 0.5], y: [round.signal.value, round.signal.value], mode: "lines",
-      line: { color: colours.survival, width: 1.5, dash: "dash" }, hovertemplate: "load %{y:.2f}<extra></extra>",
+      name: narrow ? t("load") : t("load {value} ({name}) on a", { value: fixed(round.signal.value), name: round.signal.name }), x: [0.5, gamma + 0.5], y: [round.signal.value, round.signal.value], mode: "lines",
+      line: { color: colours.survival, width: 1.5, dash: "dash" }, hovertemplate: `${t("load")} %{y:.2f}<extra></extra>`,
     });
   }
   const words = round
-    ? `Round ${round.index + 1}: ${confident ? "confidence" : "draft probability"} ${draft.map((token) => `${fixed(value(token))} ${token.fate}`).join(", ")}; verified ${round.verifyLen}` + (threshold === null ? "" : `; threshold ${fixed(threshold)}`) + (round.policy !== "banded" ? "" : `; bands ${fixed(round.bandLow)} to ${fixed(round.bandHigh)}, load ${fixed(round.signal?.value)} (${round.signal?.name ?? "none"})`)
-    : "No round yet";
-  return { traces, words, layout: layout(colours, { x: { name: "position in the block", range: [0.5, gamma + 0.5], dtick: 1, showgrid: false }, y: { range: [0, 1.05], tickvals: [0, 0.25, 0.5, 0.75, 1] }, shapes, annotations, height: traces.length > 3 ? 236 : 200 }) };
+    ? [
+      `${t("Round {n}", { n: round.index + 1 })}: ${confident ? t("confidence") : t("draft probability")} ${draft.map((token) => `${fixed(value(token))} ${t(token.fate)}`).join(", ")}`,
+      t("verified {n}", { n: round.verifyLen }),
+      threshold !== null && t("threshold {value}", { value: fixed(threshold) }),
+      round.policy === "banded" && t("bands {low} to {high}, load {value} ({name})", { low: fixed(round.bandLow), high: fixed(round.bandHigh), value: fixed(round.signal?.value), name: round.signal?.name ?? t("none") }),
+    ].filter(Boolean).join("; ")
+    : t("No round yet");
+  return { traces, words, layout: layout(colours, { x: { name: t("position in the block"), range: [0.5, gamma + 0.5], dtick: 1, showgrid: false }, y: { range: [0, 1.05], tickvals: [0, 0.25, 0.5, 0.75, 1] }, shapes, annotations, height: traces.length > 3 ? 236 : 200 }) };
 }
 
 const roundTraces = (colours, many) => [
   { name: "L_max", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, showlegend: false, hoverinfo: "skip" },
-  { name: "bounds", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, fill: "tonexty", fillcolor: colours.band, hovertemplate: "L_min %{y}<extra></extra>" },
-  { name: "accepted", x: [], y: [], type: "bar", marker: { color: fateColour("accepted"), opacity: many ? 1 : 0.75, line: { width: 0 } }, width: many ? 1 : 0.62, hovertemplate: "round %{x}: accepted %{y}<extra></extra>" },
-  { name: "chosen ℓ", x: [], y: [], mode: many ? "lines" : "lines+markers", line: { width: many ? 1.25 : 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: "round %{x}: ℓ %{y}<extra></extra>" },
+  { name: t("bounds"), x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, fill: "tonexty", fillcolor: colours.band, hovertemplate: "L_min %{y}<extra></extra>" },
+  { name: t("accepted"), x: [], y: [], type: "bar", marker: { color: fateColour("accepted"), opacity: many ? 1 : 0.75, line: { width: 0 } }, width: many ? 1 : 0.62, hovertemplate: `${t("round")} %{x}: ${t("accepted")} %{y}<extra></extra>` },
+  { name: t("chosen ℓ"), x: [], y: [], mode: many ? "lines" : "lines+markers", line: { width: many ? 1.25 : 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: `${t("round")} %{x}: ℓ %{y}<extra></extra>` },
 ];
 
 function roundColumns(rounds, gamma) {
@@ -124,7 +130,7 @@ function roundsLayout(store, colours) {
   const gamma = gammaOf(store);
   const still = store.rounds.length === 0 ? { range: [0.4, 12.6] } : { autorange: true };
   return layout(colours, {
-    x: { name: "round", showgrid: false, ...still },
+    x: { name: t("round"), showgrid: false, ...still },
     y: { range: [0, gamma + 0.6], dtick: gamma > 8 ? 2 : 1 },
     bargap: 0.3,
     uirevision: store.answer,
@@ -136,17 +142,17 @@ function loadFigure(store, colours) {
   const end = samples.at(-1)?.t ?? 0;
   const xs = samples.map(({ t }) => t - end);
   const traces = [
-    { name: "utilisation", x: xs, y: samples.map(({ load }) => (load.utilisation === null ? null : load.utilisation * 100)), mode: "lines", line: { color: colours.accent, width: 2 }, fill: "tozeroy", fillcolor: colours.band, hovertemplate: "%{y:.0f} %<extra>utilisation</extra>" },
-    { name: "memory", x: xs, y: samples.map(({ load }) => (load.memoryTotal ? (100 * load.memoryUsed) / load.memoryTotal : null)), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" }, hovertemplate: "%{y:.0f} %<extra>memory</extra>" },
+    { name: t("utilisation"), x: xs, y: samples.map(({ load }) => (load.utilisation === null ? null : load.utilisation * 100)), mode: "lines", line: { color: colours.accent, width: 2 }, fill: "tozeroy", fillcolor: colours.band, hovertemplate: `%{y:.0f} %<extra>${t("utilisation")}</extra>` },
+    { name: t("memory"), x: xs, y: samples.map(({ load }) => (load.memoryTotal ? (100 * load.memoryUsed) / load.memoryTotal : null)), mode: "lines", line: { color: colours.survival, width: 2, dash: "dot" }, hovertemplate: `%{y:.0f} %<extra>${t("memory")}</extra>` },
   ];
   const judged = samples.findLast(({ signal }) => signal?.value != null)?.signal;
-  if (judged) traces.push({ name: `signal: ${judged.name}`, x: xs, y: samples.map(({ signal }) => (signal?.value == null ? null : signal.value * 100)), customdata: samples.map(({ signal }) => signal?.name ?? ""), mode: "lines", line: { color: colours.ink, width: 1.5, shape: "hv" }, hovertemplate: "%{y:.0f} %<extra>%{customdata}</extra>" });
+  if (judged) traces.push({ name: t("signal: {name}", judged), x: xs, y: samples.map(({ signal }) => (signal?.value == null ? null : signal.value * 100)), customdata: samples.map(({ signal }) => signal?.name ?? ""), mode: "lines", line: { color: colours.ink, width: 1.5, shape: "hv" }, hovertemplate: "%{y:.0f} %<extra>%{customdata}</extra>" });
   const powered = samples.some(({ load }) => load.power !== null);
-  if (powered) traces.push({ name: "power, W", x: xs, y: samples.map(({ load }) => load.power), mode: "lines", yaxis: "y2", line: { color: fateColour("correction"), width: 2, dash: "dash" }, hovertemplate: "%{y:.0f} W<extra>power</extra>" });
+  if (powered) traces.push({ name: t("power, W"), x: xs, y: samples.map(({ load }) => load.power), mode: "lines", yaxis: "y2", line: { color: fateColour("correction"), width: 2, dash: "dash" }, hovertemplate: `%{y:.0f} W<extra>${t("power")}</extra>` });
   const last = samples.at(-1)?.load;
-  const words = last ? `${last.source}: utilisation ${percent(last.utilisation)}, memory ${last.memoryTotal ? percent(last.memoryUsed / last.memoryTotal) : "–"}${last.power === null ? "" : `, ${Math.round(last.power)} W`}` : "No sample yet";
+  const words = last ? `${last.source}: ${t("utilisation")} ${percent(last.utilisation)}, ${t("memory")} ${last.memoryTotal ? percent(last.memoryUsed / last.memoryTotal) : "–"}${last.power === null ? "" : `, ${Math.round(last.power)} W`}` : t("No sample yet");
   const second = powered ? { yaxis2: { overlaying: "y", side: "right", rangemode: "tozero", showgrid: false, tickfont: { size: 11 }, automargin: true } } : {};
-  return { traces, words, layout: layout(colours, { x: { name: "seconds ago", range: [Math.min(-60, xs[0] ?? -60), 0], showgrid: false }, y: { range: [0, 105], ticksuffix: " %", tickvals: [0, 50, 100] }, ...second, height: traces.length > 3 ? 236 : 200 }) };
+  return { traces, words, layout: layout(colours, { x: { name: t("seconds ago"), range: [Math.min(-60, xs[0] ?? -60), 0], showgrid: false }, y: { range: [0, 105], ticksuffix: " %", tickvals: [0, 50, 100] }, ...second, height: traces.length > 3 ? 236 : 200 }) };
 }
 
 // A chart draws when its key changed and it is in sight. Plotly is slow where there is no GPU: each pass is followed
@@ -194,8 +200,8 @@ export function mountCharts(root, store) {
       this.count = store.rounds.length;
       const last = store.rounds.at(-1);
       this.box.setAttribute("aria-label", last
-        ? `${store.rounds.length} rounds; the last verified ${last.verifyLen} and accepted ${last.accepted}, bounds ${last.lMin} to ${last.lMax}. The table of rounds has all of them.`
-        : "No round yet");
+        ? t("{n} rounds; the last verified {verifyLen} and accepted {accepted}, bounds {lMin} to {lMax}. The table of rounds has all of them.", { ...last, n: store.rounds.length })
+        : t("No round yet"));
     },
   };
 

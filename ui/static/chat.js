@@ -1,26 +1,27 @@
 // The conversation, as plain text: finished turns from the server, and the running answer round by round.
 import { mountRecordNames } from "./recorded.js";
 import { make, setText, stickToEnd } from "./text.js";
+import { later, onLanguage, t } from "./words.js";
 
-const NAMES = { user: "You", assistant: "Model" };
+const NAMES = { user: later("You"), assistant: later("Model") };
 
 async function copy(text, button) {
   try {
     await navigator.clipboard.writeText(text);
-    setText(button, "Copied");
+    setText(button, t("Copied"));
   } catch {
-    setText(button, "Select the text to copy it");
+    setText(button, t("Select the text to copy it"));
   }
-  setTimeout(() => setText(button, "Copy"), 1600);
+  setTimeout(() => setText(button, t("Copy")), 1600);
 }
 
 function turnNode(role, text) {
   const node = make("article", `ds-turn ds-${role === "user" ? "user" : "model"}`);
   const body = make("div", "ds-said", text);
   body.dir = "auto";
-  node.append(make("span", "ds-who", NAMES[role] ?? role), body);
+  node.append(make("span", "ds-who", t(NAMES[role] ?? role)), body);
   if (role !== "user") {
-    const button = make("button", "ds-copy", "Copy");
+    const button = make("button", "ds-copy", t("Copy"));
     button.type = "button";
     button.addEventListener("click", () => copy(body.textContent, button));
     node.append(button);
@@ -37,6 +38,9 @@ export function mountChat(root, store) {
   let written = 0;
   const drawNames = mountRecordNames(empty, store);
   const end = stickToEnd(box);
+  onLanguage(() => {
+    shown = null;
+  });
 
   const drawTurns = ({ chat }) => {
     if (chat === shown) return;

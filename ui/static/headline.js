@@ -1,4 +1,7 @@
 import { count, fixed, percent, setText } from "./text.js";
+import { later, t } from "./words.js";
+
+const NOTES = [later("waits for the model"), later("measuring now"), later("waits for an idle moment")]; // the host's
 
 function widths(bar, parts) {
   const total = parts.reduce((sum, [, value]) => sum + value, 0);
@@ -21,29 +24,29 @@ export function mountHeadline(root, store, press) {
   store.listen(({ status, figures, recent, recentRounds, running, rounds, recording }) => {
     const base = status?.baseline ?? null;
     setText(plain.big, base ? fixed(base.figures.tokens_per_s, 1) : "–");
-    const note = status?.baseline_note ?? "waits for the model";
-    setText(plain.sub, base ? `measured ${base.clock}, ${base.figures.tokens} tokens${note ? `; ${note}` : ""}` : note);
+    const note = status?.baseline_note ?? NOTES[0];
+    setText(plain.sub, [base && t("measured {clock}, {n} tokens", { clock: base.clock, n: base.figures.tokens }), note && t(note)].filter(Boolean).join("; "));
     again.hidden = status?.phase !== "ready";
-    again.disabled = note === "measuring now" || note === "waits for an idle moment";
+    again.disabled = note === NOTES[1] || note === NOTES[2];
     const any = figures && rounds.length > 0;
     const shown = any && running ? recent : figures;
-    setText(now.card.querySelector(".ds-when"), any && !running ? "of the answer" : "now");
+    setText(now.card.querySelector(".ds-when"), any && !running ? t("of the answer") : t("now"));
     setText(now.big, any ? fixed(shown.tokens_per_s, 1) : "–");
-    setText(now.sub, any ? recording ? `${recording.label}, ${count(figures.tokens)} tokens` : (running ? `measured, last ${recentRounds} rounds` : `measured, ${count(figures.tokens)} tokens`) : "ask something");
+    setText(now.sub, any ? recording ? t("{label}, {n} tokens", { label: recording.label, n: count(figures.tokens) }) : (running ? t("measured, last {n} rounds", { n: recentRounds }) : t("measured, {n} tokens", { n: count(figures.tokens) })) : t("ask something"));
     const quotient = any && !recording && base && base.figures.tokens_per_s > 0 ? figures.tokens_per_s / base.figures.tokens_per_s : null;
     setText(ratio.big, quotient === null ? "–" : `${fixed(quotient)}×`);
     ratio.card.dataset.tone = quotient === null ? "" : quotient >= 1 ? "up" : "down";
-    const same = recording ? "not against this machine's" : store.prefilled?.num_draft_tokens === 0 ? "this answer is plain too" : "against plain decoding";
-    const crowd = (status?.active ?? 0) > 1 && running && !recording ? `${status.active} answers share the engine` : same;
+    const same = recording ? t("not against this machine's") : store.prefilled?.num_draft_tokens === 0 ? t("this answer is plain too") : t("against plain decoding");
+    const crowd = (status?.active ?? 0) > 1 && running && !recording ? t("{n} answers share the engine", { n: status.active }) : same;
     setText(ratio.sub, crowd);
     setText(tau.big, any ? fixed(figures.tau) : "–");
-    setText(tau.sub, any ? `${count(figures.tokens)} tokens in ${count(figures.rounds)} rounds` : "accepted + 1");
+    setText(tau.sub, any ? t("{n} tokens in {rounds} rounds", { n: count(figures.tokens), rounds: count(figures.rounds) }) : t("accepted + 1"));
     setText(counts.big, any ? `${count(figures.drafted)} · ${count(figures.verified)} · ${count(figures.accepted)}` : "–");
-    setText(counts.sub, any ? (figures.acceptance_rate === null ? "nothing was verified" : `acceptance ${percent(figures.acceptance_rate)} of verified, ${count(figures.wasted)} wasted`) : "\u00a0");
+    setText(counts.sub, any ? (figures.acceptance_rate === null ? t("nothing was verified") : t("acceptance {rate} of verified, {wasted} wasted", { rate: percent(figures.acceptance_rate), wasted: count(figures.wasted) })) : "\u00a0");
     if (any) widths(counts.bar, [["accepted", figures.accepted], ["wasted", figures.wasted], ["cut", figures.drafted - figures.verified]]);
     const whole = any ? figures.round_s : 0;
     setText(time.big, whole > 0 ? [figures.draft_s, figures.schedule_s, figures.verify_s].map((s) => `${((100 * s) / whole).toFixed(s / whole < 0.095 ? 1 : 0)}`).join(" · ") + " %" : "–");
-    setText(time.sub, whole > 0 ? `${fixed(whole, 1)} s in rounds` : "\u00a0");
+    setText(time.sub, whole > 0 ? t("{s} s in rounds", { s: fixed(whole, 1) }) : "\u00a0");
     if (any) widths(time.bar, [["draft", figures.draft_s], ["schedule", figures.schedule_s], ["verify", figures.verify_s]]);
     if (!any) for (const part of root.querySelectorAll(".ds-bar i")) part.style.width = "0";
   });

@@ -1,6 +1,7 @@
 // The laws at one position: a token a row, its probability under each law, and what was decided by them.
 import { term } from "./terms.js";
 import { fixed, make, setText, spoken } from "./text.js";
+import { later, t } from "./words.js";
 
 const share = (value) => (value === null ? "–" : value !== 0 && value < 0.0001 ? value.toExponential(1) : fixed(value, 4));
 
@@ -32,7 +33,7 @@ const COLUMNS = [
 function badges(row, round, position) {
   const drafted = position < round.draft.length && row.id === round.draft[position].id;
   const own = round.next && row.id === round.next.id && position === (round.next.fate === "bonus" ? round.draft.length : round.accepted);
-  return [drafted && "drafted", own && round.next.fate].filter(Boolean);
+  return [drafted && later("drafted"), own && round.next.fate].filter(Boolean);
 }
 
 function rowsOf(round, position, laws) {
@@ -47,14 +48,14 @@ export function candidateTable(table, note, round, position, laws) {
   table.parentElement.hidden = rows.length === 0;
   const columns = COLUMNS.filter(([, , here]) => here(rows));
   const head = make("tr");
-  head.append(make("th", "", "token"), ...columns.map(([key]) => term(key, "th")));
+  head.append(make("th", "", t("token")), ...columns.map(([key]) => term(key, "th")));
   const body = rows.map((row) => {
     const line = make("tr");
     const name = make("th");
     name.scope = "row";
     name.append(make("code", "", spoken(row.text)));
     for (const badge of badges(row, round, at)) {
-      const mark = make("span", "ds-badge", badge);
+      const mark = make("span", "ds-badge", t(badge));
       mark.dataset.fate = badge === "drafted" ? round.draft[at].fate : badge;
       name.append(mark);
     }
@@ -67,24 +68,24 @@ export function candidateTable(table, note, round, position, laws) {
 }
 
 function noteOf(round, rows, laws) {
-  if (!laws) return "The laws behind this round were not collected, or come with the end of the answer. Tick “Collect the laws for Rounds” under Chat before you ask.";
+  if (!laws) return t("The laws behind this round were not collected, or come with the end of the answer. Tick “Collect the laws for Rounds” under Chat before you ask.");
   if (rows.length === 0) return "";
-  const temperature = laws.greedy ? "Greedy decoding: probabilities are shown at temperature 1." : `The very laws that were drawn from, at temperature ${laws.temperature}.`;
-  return `${temperature} Shown: the most likely tokens of each law and those that were drawn; the rest of each law lies on other tokens.`;
+  const temperature = laws.greedy ? t("Greedy decoding: probabilities are shown at temperature 1.") : t("The very laws that were drawn from, at temperature {temperature}.", laws);
+  return `${temperature} ${t("Shown: the most likely tokens of each law and those that were drawn; the rest of each law lies on other tokens.")}`;
 }
 
 export function verdictWords(round, position, laws) {
   const own = position >= round.draft.length;
-  if (own && round.next?.fate === "bonus") return `All ${round.verifyLen} verified drafts were accepted, so ${spoken(round.next.text)} is a bonus, drawn from the target's law after them.`;
-  if (own) return `${spoken(round.next.text)} replaces the rejected draft ${round.accepted + 1}; it was drawn from the residual law.`;
+  if (own && round.next?.fate === "bonus") return t("All {n} verified drafts were accepted, so {token} is a bonus, drawn from the target's law after them.", { n: round.verifyLen, token: spoken(round.next.text) });
+  if (own) return t("{token} replaces the rejected draft {n}; it was drawn from the residual law.", { token: spoken(round.next.text), n: round.accepted + 1 });
   const token = round.draft[position];
-  if (token.fate === "unverified") return `${spoken(token.text)} was drafted, but the scheduler cut before it: ${round.reason}.`;
+  if (token.fate === "unverified") return t("{token} was drafted, but the scheduler cut before it: {reason}.", { token: spoken(token.text), reason: round.reason });
   const rule = `min(1, ${fixed(token.targetProb, 4)} / ${fixed(token.draftProb, 4)})`;
   const chance = laws?.greedy || (token.acceptProb === 0 && token.targetProb > 0)
-    ? `the target's most likely token is ${token.acceptProb === 1 ? "this one" : "another one"}`
+    ? token.acceptProb === 1 ? t("the target's most likely token is this one") : t("the target's most likely token is another one")
     : `${rule} = ${fixed(token.acceptProb, 4)}`;
-  if (token.fate === "discarded") return `${spoken(token.text)} was verified in vain: the round had ended before it (${chance}).`;
-  const uniform = token.uniform === null ? "nothing had to be drawn" : `the uniform ${fixed(token.uniform, 4)} is ${token.fate === "accepted" ? "below" : "not below"} it`;
-  const end = token.fate === "rejected" && round.next ? ` In its place came ${spoken(round.next.text)}.` : "";
-  return `${spoken(token.text)} was ${token.fate}: ${chance}; ${uniform}.${end}`;
+  if (token.fate === "discarded") return t("{token} was verified in vain: the round had ended before it ({chance}).", { token: spoken(token.text), chance });
+  const uniform = token.uniform === null ? t("nothing had to be drawn") : token.fate === "accepted" ? t("the uniform {value} is below it", { value: fixed(token.uniform, 4) }) : t("the uniform {value} is not below it", { value: fixed(token.uniform, 4) });
+  const end = token.fate === "rejected" && round.next ? ` ${t("In its place came {token}.", { token: spoken(round.next.text) })}` : "";
+  return `${token.fate === "accepted" ? t("{token} was accepted: {chance}; {uniform}.", { token: spoken(token.text), chance, uniform }) : t("{token} was rejected: {chance}; {uniform}.", { token: spoken(token.text), chance, uniform })}${end}`;
 }

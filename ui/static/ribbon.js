@@ -4,16 +4,17 @@ import { openTab } from "./tabs.js";
 import { nameOf } from "./terms.js";
 import { hideTip, showTip } from "./tip.js";
 import { fixed, make, spoken, stickToEnd, visible } from "./text.js";
+import { later, t } from "./words.js";
 
 const KEPT = 400; // lines in the document; earlier ones come back on request
 
 const EXPLAIN = {
-  accepted: "verified and kept",
-  rejected: "failed the acceptance rule",
-  discarded: "verified in vain after the rejection",
-  unverified: "cut by the scheduler, never verified",
-  correction: "the target's own token after a rejection",
-  bonus: "the target's own token, all verified drafts were accepted",
+  accepted: later("verified and kept"),
+  rejected: later("failed the acceptance rule"),
+  discarded: later("verified in vain after the rejection"),
+  unverified: later("cut by the scheduler, never verified"),
+  correction: later("the target's own token after a rejection"),
+  bonus: later("the target's own token, all verified drafts were accepted"),
 };
 
 export function tokenNode(token, roundIndex, position) {
@@ -31,8 +32,8 @@ export function tokenNode(token, roundIndex, position) {
 }
 
 export function roundWords(round) {
-  if (round.draft.length === 0) return "nothing drafted";
-  return `ℓ ${round.verifyLen}/${round.draft.length}, ${round.accepted} accepted`;
+  if (round.draft.length === 0) return t("nothing drafted");
+  return t("ℓ {len}/{drafted}, {accepted} accepted", { len: round.verifyLen, drafted: round.draft.length, accepted: round.accepted });
 }
 
 function roundNode(round) {
@@ -41,15 +42,15 @@ function roundNode(round) {
   line.dataset.len = round.verifyLen;
   line.dataset.lmax = round.lMax;
   line.setAttribute("role", "group");
-  line.setAttribute("aria-label", `Round ${round.index + 1}: ${roundWords(round)}. ${round.reason}`);
+  line.setAttribute("aria-label", `${t("Round {n}", { n: round.index + 1 })}: ${roundWords(round)}. ${round.reason}`);
   const head = make("span", "ds-rhead");
   const open = make("button", "ds-open", String(round.index + 1));
   open.type = "button";
   open.tabIndex = -1; // the keyboard opens a round by Enter on one of its tokens
-  open.title = "Show this round in detail";
-  open.setAttribute("aria-label", `Round ${round.index + 1} in detail`);
+  open.title = t("Show this round in detail");
+  open.setAttribute("aria-label", t("Round {n} in detail", { n: round.index + 1 }));
   head.append(open);
-  head.append(make("span", "", round.draft.length ? `ℓ ${round.verifyLen}` : "plain"));
+  head.append(make("span", "", round.draft.length ? `ℓ ${round.verifyLen}` : t("plain")));
   if (round.draft.length) head.append(make("span", "ds-racc", `${round.accepted} ✓`));
   const tokens = make("span", "ds-toks");
   round.draft.forEach((token, position) => tokens.append(tokenNode(token, round.index, position)));
@@ -60,21 +61,21 @@ function roundNode(round) {
 }
 
 function lostNode(index) {
-  const line = make("div", "ds-round ds-lost", `round ${index + 1} comes with the end of the answer`);
+  const line = make("div", "ds-round ds-lost", t("round {n} comes with the end of the answer", { n: index + 1 }));
   line.dataset.round = index;
   return line;
 }
 
 function describe(token, round, position) {
   const own = position >= round.draft.length;
-  const rows = [["token", `${spoken(token.text)}, id ${token.id}`]];
+  const rows = [[t("token"), `${spoken(token.text)}, id ${token.id}`]];
   if (own) return rows;
   rows.push(
     [nameOf("calibrated"), fixed(token.confidence)],
     [nameOf("survival"), fixed(token.survival)],
     [nameOf("draftProb"), fixed(token.draftProb, 3)],
-    [nameOf("targetProb"), token.targetProb === null ? "not verified" : fixed(token.targetProb, 3)],
-    [nameOf("acceptProb"), token.acceptProb === null ? "not verified" : fixed(token.acceptProb, 3)],
+    [nameOf("targetProb"), token.targetProb === null ? t("not verified") : fixed(token.targetProb, 3)],
+    [nameOf("acceptProb"), token.acceptProb === null ? t("not verified") : fixed(token.acceptProb, 3)],
   );
   if (token.uniform !== null) rows.push([nameOf("uniform"), fixed(token.uniform, 3)]);
   return rows;
@@ -106,8 +107,8 @@ export function mountRibbon(root, store) {
     if (!found) return;
     const { round, position, token } = found;
     const words = describe(token, round, position).slice(1).map((row) => row.join(" "));
-    const place = `round ${round.index + 1}, position ${position + 1}`;
-    node.setAttribute("aria-label", [spoken(token.text), token.fate, place, ...words].join(", "));
+    const place = t("round {n}, position {at}", { n: round.index + 1, at: position + 1 });
+    node.setAttribute("aria-label", [spoken(token.text), t(token.fate), place, ...words].join(", "));
   };
 
   const explain = (node) => {
@@ -119,10 +120,10 @@ export function mountRibbon(root, store) {
       const title = make("p", "ds-tip-title");
       const mark = make("span", "ds-mark", markOf(token.fate));
       mark.dataset.fate = token.fate;
-      title.append(mark, make("b", "", token.fate), make("span", "", EXPLAIN[token.fate]));
+      title.append(mark, make("b", "", t(token.fate)), make("span", "", t(EXPLAIN[token.fate])));
       const list = make("dl");
       for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
-      tip.append(title, list, make("p", "ds-tip-why", `round ${round.index + 1}, position ${position + 1}: ${roundWords(round)}; ${round.reason}`));
+      tip.append(title, list, make("p", "ds-tip-why", `${t("round {n}, position {at}", { n: round.index + 1, at: position + 1 })}: ${roundWords(round)}; ${round.reason}`));
     });
   };
 
@@ -218,14 +219,14 @@ export function mountRibbon(root, store) {
 
   const showEarlier = () => {
     earlier.hidden = first === 0;
-    earlier.textContent = `Show ${Math.min(first, KEPT)} of ${first} earlier rounds`;
+    earlier.textContent = t("Show {n} of {all} earlier rounds", { n: Math.min(first, KEPT), all: first });
   };
 
   const describeRun = ({ prefilled, running, finish, waiting }) => {
-    if (!prefilled) return store.answer && running ? waiting || "reading the prompt…" : "";
-    const parts = [prefilled.drafter, `seed ${prefilled.seed}`, `prompt ${prefilled.prompt_tokens} tokens in ${fixed(prefilled.prefill_s)} s`];
+    if (!prefilled) return store.answer && running ? waiting || t("reading the prompt…") : "";
+    const parts = [prefilled.drafter, t("seed {seed}", prefilled), t("prompt {n} tokens in {s} s", { n: prefilled.prompt_tokens, s: fixed(prefilled.prefill_s) })];
     if (finish) parts.push(finish.detail || finish.reason);
-    else if (running) parts.push("running");
+    else if (running) parts.push(t("running"));
     return parts.join(" · ");
   };
 
@@ -255,7 +256,7 @@ export function mountRibbon(root, store) {
     if (rounds.length > 0 && empty.isConnected) empty.remove();
     run.textContent = describeRun(state);
     const plain = state.prefilled && state.prefilled.num_draft_tokens === 0;
-    const note = plain ? "Nothing is drafted: this answer is plain decoding, one token a round." : state.prefilled?.drafter_note ?? "";
+    const note = plain ? t("Nothing is drafted: this answer is plain decoding, one token a round.") : state.prefilled?.drafter_note ?? "";
     banner.hidden = note === "";
     banner.textContent = note;
   });

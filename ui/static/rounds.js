@@ -6,21 +6,22 @@ import { mountRecords } from "./recorded.js";
 import { roundWords, tokenNode } from "./ribbon.js";
 import { term } from "./terms.js";
 import { fixed, make, setText, spoken } from "./text.js";
+import { t } from "./words.js";
 
 const ROWS = [
   ["raw", (token) => fixed(token.rawConfidence ?? token.confidence, 3)],
   ["calibrated", (token) => fixed(token.confidence, 3)],
   ["survival", (token) => fixed(token.survival, 3)],
   ["draftProb", (token) => fixed(token.draftProb, 4)],
-  ["targetProb", (token) => (token.targetProb === null ? "not verified" : fixed(token.targetProb, 4))],
-  ["acceptProb", (token) => (token.acceptProb === null ? "not verified" : fixed(token.acceptProb, 4))],
-  ["uniform", (token) => (token.uniform === null ? "none" : fixed(token.uniform, 4))],
+  ["targetProb", (token) => (token.targetProb === null ? t("not verified") : fixed(token.targetProb, 4))],
+  ["acceptProb", (token) => (token.acceptProb === null ? t("not verified") : fixed(token.acceptProb, 4))],
+  ["uniform", (token) => (token.uniform === null ? t("none") : fixed(token.uniform, 4))],
   ["verdict", (token) => {
     const mark = make("span", "ds-mark", markOf(token.fate));
     mark.dataset.fate = token.fate;
     mark.setAttribute("aria-hidden", "true");
     const word = make("span", "ds-word");
-    word.append(mark, make("span", "", token.fate));
+    word.append(mark, make("span", "", t(token.fate)));
     return word;
   }],
 ];
@@ -38,7 +39,7 @@ function stripOf(round, position) {
   const place = (token, at) => {
     const node = tokenNode(token, round.index, at);
     node.setAttribute("aria-selected", String(at === position));
-    node.setAttribute("aria-label", `${spoken(token.text)}, ${token.fate}, position ${at + 1}`);
+    node.setAttribute("aria-label", `${spoken(token.text)}, ${t(token.fate)}, ${t("position {at}", { at: at + 1 })}`);
     node.tabIndex = at === position ? 0 : -1;
     return node;
   };
@@ -47,13 +48,13 @@ function stripOf(round, position) {
     parts.push(place(token, at));
   });
   if (round.draft.length === round.verifyLen && round.draft.length) parts.push(cutNode(round));
-  if (round.next) parts.push(make("span", "ds-then", "target:"), place(round.next, round.draft.length));
+  if (round.next) parts.push(make("span", "ds-then", t("target:")), place(round.next, round.draft.length));
   return parts;
 }
 
 function cutNode(round) {
   const node = make("span", "ds-cut", `ℓ = ${round.verifyLen}`);
-  node.dataset.tip = "Where the scheduler ended: what lies behind this line was not verified.";
+  node.dataset.tip = t("Where the scheduler ended: what lies behind this line was not verified.");
   return node;
 }
 
@@ -80,11 +81,11 @@ function drawNumbers(table, round, position) {
 
 // The line that the scheduler draws, on the quantity that it cuts.
 function levels(picture, round) {
-  if (round.policy === "threshold") picture.level(round.threshold, `threshold ${fixed(round.threshold)} on c`);
+  if (round.policy === "threshold") picture.level(round.threshold, t("threshold {value} on c", { value: fixed(round.threshold) }));
   if (round.policy !== "banded" || round.bandLow === null) return;
-  picture.level(round.bandHigh, `band ${fixed(round.bandHigh)} on c`);
-  picture.level(round.bandLow, `band ${fixed(round.bandLow)} on c`);
-  if (round.signal?.value != null) picture.level(round.signal.value, `load ${fixed(round.signal.value)} on a`, "ds-level ds-level-load");
+  picture.level(round.bandHigh, t("band {value} on c", { value: fixed(round.bandHigh) }));
+  picture.level(round.bandLow, t("band {value} on c", { value: fixed(round.bandLow) }));
+  if (round.signal?.value != null) picture.level(round.signal.value, t("load {value} on a", { value: fixed(round.signal.value) }), "ds-level ds-level-load");
 }
 
 function drawCurves(figure, round, laws) {
@@ -97,7 +98,7 @@ function drawCurves(figure, round, laws) {
   const last = round.draft.length + (stopped === null ? 0 : 1);
   const picture = new Picture(svg, { first: 1, last, ticks: [0, 0.5, 1], format: (value) => fixed(value, 1) });
   const points = (key) => round.draft.map((token, at) => [at + 1, token[key]]).filter(([, value]) => value != null);
-  if (round.verifyLen < last) picture.shade(round.verifyLen + 1, round.verifyLen < round.draft.length ? "not verified" : "not drafted");
+  if (round.verifyLen < last) picture.shade(round.verifyLen + 1, round.verifyLen < round.draft.length ? t("not verified") : t("not drafted"));
   levels(picture, round);
   picture.path(points("survival"), "ds-line-survival");
   picture.path(points("confidence"), "ds-line-confidence");
@@ -107,8 +108,8 @@ function drawCurves(figure, round, laws) {
   const raw = points("rawConfidence").length > 0;
   caption.replaceChildren(term("calibrated"), make("i", "ds-swatch ds-swatch-c"), term("survival"), make("i", "ds-swatch ds-swatch-a"));
   if (raw) caption.append(term("raw"), make("i", "ds-swatch ds-swatch-raw"));
-  if (stopped !== null) caption.append(make("span", "", `drafting ended at c = ${fixed(stopped)}`));
-  svg.setAttribute("aria-label", `Confidence and survival by position; the table below has the numbers. ${round.reason}`);
+  if (stopped !== null) caption.append(make("span", "", t("drafting ended at c = {value}", { value: fixed(stopped) })));
+  svg.setAttribute("aria-label", `${t("Confidence and survival by position; the table below has the numbers.")} ${round.reason}`);
 }
 
 function drawTheta(figure, round, laws) {
@@ -125,8 +126,8 @@ function drawTheta(figure, round, laws) {
     const top = picture.bar(first + at, value, first + at === round.verifyLen ? "ds-bar-chosen" : "ds-bar-other");
     picture.text(top.x, top.y - 4, value.toPrecision(3), "middle");
   });
-  figure.querySelector("figcaption").replaceChildren(term("theta"), make("span", "", "by length; the axis does not begin at 0; filled: the length chosen"));
-  figure.querySelector("svg").setAttribute("aria-label", values.map((value, at) => `length ${first + at}: ${value.toPrecision(3)} tokens a second`).join(", "));
+  figure.querySelector("figcaption").replaceChildren(term("theta"), make("span", "", t("by length; the axis does not begin at 0; filled: the length chosen")));
+  figure.querySelector("svg").setAttribute("aria-label", values.map((value, at) => t("length {len}: {value} tokens a second", { len: first + at, value: value.toPrecision(3) })).join(", "));
 }
 
 const firstPlace = (round) => Math.min(round.accepted, Math.max(0, round.draft.length - (round.next ? 0 : 1)));
@@ -156,8 +157,8 @@ export function mountRounds(root, store) {
     const seen = JSON.stringify([epoch, index, position, Boolean(round), Boolean(laws[index])]);
     slider.max = Math.max(1, rounds.length);
     slider.value = index + 1;
-    slider.setAttribute("aria-valuetext", round ? `round ${index + 1} of ${rounds.length}: ${roundWords(round)}` : "none");
-    setText(at(".ds-rno"), rounds.length ? `round ${index + 1} of ${rounds.length}` : "no round yet");
+    slider.setAttribute("aria-valuetext", round ? `${t("round {n} of {all}", { n: index + 1, all: rounds.length })}: ${roundWords(round)}` : t("none"));
+    setText(at(".ds-rno"), rounds.length ? t("round {n} of {all}", { n: index + 1, all: rounds.length }) : t("no round yet"));
     setText(at(".ds-from"), from);
     at(".ds-newest").hidden = store.chosen === null || !store.running;
     if (seen === drawn) return;
@@ -168,12 +169,12 @@ export function mountRounds(root, store) {
     const focused = at(".ds-strip").contains(document.activeElement);
     at(".ds-strip").replaceChildren(...stripOf(round, position));
     if (focused) at('.ds-strip [tabindex="0"].ds-tok')?.focus();
-    setText(at(".ds-because"), `${roundWords(round)}: ${round.reason} (policy ${round.policy}, bounds ${round.lMin} to ${round.lMax})`);
+    setText(at(".ds-because"), `${roundWords(round)}: ${round.reason} ${t("(policy {policy}, bounds {lMin} to {lMax})", round)}`);
     at(".ds-numbers").parentElement.hidden = round.draft.length === 0;
     drawNumbers(at(".ds-numbers"), round, position);
     drawCurves(at(".ds-curve-figure"), round, laws[index]);
     drawTheta(at(".ds-theta-figure"), round, laws[index]);
-    setText(at(".ds-position h3"), position < round.draft.length ? `Position ${position + 1} of ${round.draft.length}` : "The target's own token");
+    setText(at(".ds-position h3"), position < round.draft.length ? t("Position {at} of {all}", { at: position + 1, all: round.draft.length }) : t("The target's own token"));
     setText(at(".ds-verdict"), verdictWords(round, position, laws[index]));
     candidateTable(at(".ds-candidates"), at(".ds-laws-note"), round, position, laws[index]);
   };

@@ -1,6 +1,7 @@
 // The page's state: every message is reduced, drawing happens at most once a frame.
 import { AnswerView, FIELDS, loadOf } from "./answer.js";
 import { Records } from "./recorded.js";
+import { t } from "./words.js";
 
 const LOAD_SAMPLES = 240;
 const LONGEST_REST_MS = 600;
@@ -69,8 +70,8 @@ export class Store {
   // What the tab Rounds shows.
   get shown() {
     const { rounds, laws, prefilled, epoch, recording } = this;
-    const which = recording?.label ?? "the latest answer";
-    const from = prefilled ? `${which}: ${prefilled.drafter}, seed ${prefilled.seed}` : "";
+    const which = recording?.label ?? t("the latest answer");
+    const from = prefilled ? t("{which}: {drafter}, seed {seed}", { ...prefilled, which }) : "";
     return { rounds, laws, epoch, from };
   }
 

@@ -1,6 +1,7 @@
 // Rounds in words; rows are made only while the table is open.
 import { markOf } from "./fates.js";
 import { fixed, make, ms, spoken } from "./text.js";
+import { t } from "./words.js";
 
 const KEPT = 400;
 
@@ -8,7 +9,7 @@ const KEPT = 400;
 function judgedBy({ policy, threshold, bandLow, bandHigh, signal }) {
   if (policy === "threshold") return `${policy} ${fixed(threshold)}`;
   if (policy !== "banded") return policy;
-  return `${policy} ${fixed(bandLow)} to ${fixed(bandHigh)}${signal ? `, load ${fixed(signal.value)} (${signal.name})` : ""}`;
+  return `${policy} ${fixed(bandLow)}–${fixed(bandHigh)}${signal ? t(", load {value} ({name})", { value: fixed(signal.value), name: signal.name }) : ""}`;
 }
 
 function cells(round) {
@@ -18,19 +19,19 @@ function cells(round) {
     const mark = make("span", "ds-mark", markOf(token.fate));
     mark.dataset.fate = token.fate;
     mark.setAttribute("aria-hidden", "true");
-    item.append(make("code", "", spoken(token.text)), mark, make("span", "", token.fate));
+    item.append(make("code", "", spoken(token.text)), mark, make("span", "", t(token.fate)));
     drafted.append(item);
   });
-  if (round.draft.length === 0) drafted.append("nothing drafted");
+  if (round.draft.length === 0) drafted.append(t("nothing drafted"));
   const own = make("td");
-  if (round.next) own.append(make("code", "", spoken(round.next.text)), ` ${round.next.fate}`);
-  else own.append("none: the text ended");
+  if (round.next) own.append(make("code", "", spoken(round.next.text)), ` ${t(round.next.fate)}`);
+  else own.append(t("none: the text ended"));
   const plain = (text) => make("td", "", text);
   const code = make("td");
   code.append(make("code", "", spoken(round.anchor)));
   return [
     make("th", "", String(round.index + 1)), code, drafted, plain(String(round.verifyLen)), plain(round.reason),
-    plain(String(round.accepted)), own, plain(`${round.lMin}–${round.lMax}, ${judgedBy(round)}${round.stopEarly ? ", drafting ends at the cut" : ""}`),
+    plain(String(round.accepted)), own, plain(`${round.lMin}–${round.lMax}, ${judgedBy(round)}${round.stopEarly ? t(", drafting ends at the cut") : ""}`),
     plain(ms(round.seconds.draft)), plain(ms(round.seconds.schedule)), plain(ms(round.seconds.verify)),
   ];
 }
@@ -41,7 +42,7 @@ function rowOf(round, index) {
     row.append(...cells(round));
     row.firstElementChild.scope = "row";
   } else {
-    const cell = make("td", "", `round ${index + 1} comes with the end of the answer`);
+    const cell = make("td", "", t("round {n} comes with the end of the answer", { n: index + 1 }));
     cell.colSpan = 11;
     row.append(cell);
   }
@@ -71,7 +72,7 @@ export function mountTable(root, store) {
     for (; drawn < store.rounds.length; drawn += 1) rows.append(rowOf(store.rounds[drawn], drawn));
     body.append(rows);
     earlier.hidden = first === 0;
-    earlier.textContent = `Show ${Math.min(first, KEPT)} of ${first} earlier rounds`;
+    earlier.textContent = t("Show {n} of {all} earlier rounds", { n: Math.min(first, KEPT), all: first });
   };
 
   earlier.addEventListener("click", () => {

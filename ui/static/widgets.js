@@ -3,7 +3,7 @@ import { candidateTable } from "./laws.js";
 import { Picture } from "./picture.js";
 import { tokenNode } from "./ribbon.js";
 import { fixed, make, ms, setText, spoken } from "./text.js";
-import { t } from "./words.js";
+import { later, t } from "./words.js";
 
 function slider(words, { min, max, value, step = 1, format }, draw) {
   const label = make("label", "ds-slider");
@@ -59,11 +59,11 @@ function memory(figure, data) {
 }
 
 const STEPS = [
-  "The anchor is the last token that stands. Press “Next step”.",
-  "The drafter has guessed these tokens. Nobody has checked them.",
-  "The scheduler sends these to the target; the line shows where it cut.",
-  "The target has read them all in one pass: what it agrees with is marked ✓, the first disagreement ✗, what follows it ⊘.",
-  "The accepted drafts and one token of the target's own are committed: that is τ of this round.",
+  later("The anchor is the last token that stands. Press “Next step”."),
+  later("The drafter has guessed these tokens. Nobody has checked them."),
+  later("The scheduler sends these to the target; the line shows where it cut."),
+  later("The target has read them all in one pass: what it agrees with is marked ✓, the first disagreement ✗, what follows it ⊘."),
+  later("The accepted drafts and one token of the target's own are committed: that is τ of this round."),
 ];
 
 function draft(figure, data) {

@@ -1,0 +1,116 @@
+"""The page in two languages, and what its address brings back."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.browser.conftest import ask, choose, set_number, shows, until
+
+pytestmark = pytest.mark.browser
+LEFT = r"""(root) => {
+  // Texts in sight with an English word of four letters, but for names, the model's and the server's texts.
+  const skip = "[translate=no], code, .ds-said, .ds-tok, .ds-example, .ds-why, .ds-because, .ds-run, .ds-banner, " +
+    "[role=option], .ds-schedule, .ds-notice, .ds-machine, [data-load-note], [data-load-signal], .ds-feed, style, " +
+    "script, svg, .ds-plot, td, .ds-verdict";
+  const names = /\b(DSpark|Spark|Plotly|occupancy|engine|device|simulated|threshold|Enter|Shift|system)\b/g;
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const left = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const parent = node.parentElement;
+    if (parent.closest(skip) || !parent.checkVisibility()) continue;
+    if (/[A-Za-z]{4}/.test(node.data.replace(names, ""))) left.push(node.data.trim());
+  }
+  return left;
+}"""
+
+
+def question(page):
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def answered(page):
+    ask(page, "tell me")
+    page.wait_for_selector(".ds-round")
+    page.wait_for_selector("#ds-regenerate:enabled", timeout=60_000)
+
+
+def test_a_chinese_browser_gets_chinese_everywhere_and_the_switch_changes_it_without_losing_the_answer(
+    visit, fake_address, keep
+):
+    page = visit(fake_address, locale="zh-CN")
+    assert page.get_attribute("html", "lang") == "zh-CN"
+    set_number(page, "#ds-l-max", 3)
+    answered(page)
+    assert until(lambda: page.evaluate(LEFT, page.query_selector("#ds-main")) == []), page.evaluate(
+        LEFT, page.query_selector("#ds-main")
+    )
+    for part in ("#ds-header", "#ds-headline", "#ds-controls", "#ds-charts-panel", "#ds-tabs [role=tablist]"):
+        assert page.evaluate(LEFT, page.query_selector(part)) == [], part
+    shows(page, "#ds-ribbon-panel .ds-legend", "接受")
+    said = page.inner_text(".ds-said >> nth=1")
+    keep(page, "chinese")
+    page.click("[data-language=en]")
+    shows(page, "#ds-headline", "plain decoding")
+    shows(page, "#ds-tabs", "Rounds")
+    shows(page, "#ds-chat .ds-who >> nth=0", "You")
+    assert page.get_attribute("html", "lang") == "en"
+    assert page.input_value("#ds-policy input") == "threshold"
+    assert not re.search("[\u4e00-\u9fff]", page.inner_text("#ds-controls") + page.inner_text("#ds-main"))
+    assert page.inner_text(".ds-said >> nth=1") == said
+    page.reload()
+    page.wait_for_selector("#ds-send:enabled")
+    assert page.get_attribute("html", "lang") == "en"
+
+
+def test_an_address_may_ask_for_a_language(visit, fake_address):
+    page = visit(f"{fake_address}?lang=zh")
+    shows(page, "#ds-send", "发送")
+    shows(page, "#ds-header", "主题")
+    assert page.get_attribute("[data-language=zh]", "aria-pressed") == "true"
+    other = visit(f"{fake_address}?lang=<b>")
+    shows(other, "#ds-send", "Send")
+
+
+def test_a_link_brings_tab_and_settings_back_and_the_address_follows_them(visit, fake_address):
+    page = visit(f"{fake_address}?policy=banded&l_max=3&temperature=0.7&seed=3&prompt=tell%20%24%7B1%2B1%7D%20%3Cb%3E")
+    assert until(lambda: page.input_value("#ds-policy input") == "banded")
+    assert page.input_value("#ds-l-max input[type=number]") == "3"
+    assert page.input_value("#ds-temperature input[type=number]") == "0.7"
+    assert page.input_value("#ds-prompt textarea") == "tell ${1+1} <b>"
+    set_number(page, "#ds-l-max", 2)
+    choose(page, "#ds-policy", "fixed")
+    page.click("[data-tab-id=rounds]")
+    wanted = {"policy": "fixed", "l_max": "2", "temperature": "0.7", "seed": "3", "tab": "rounds"}
+    assert until(lambda: wanted.items() <= question(page).items()), page.url
+    again = visit(page.url, ready=False)
+    assert until(lambda: again.get_attribute("[data-tab-id=rounds]", "aria-selected") == "true")
+    again.click("[data-tab-id=chat]")
+    again.wait_for_selector("#ds-send:enabled")
+    assert until(lambda: again.input_value("#ds-l-max input[type=number]") == "2")
+    set_number(again, "#ds-temperature", 0)
+    assert until(lambda: "temperature" not in question(again)), again.url
+
+
+def test_what_an_address_cannot_have_is_told_and_inert_and_the_rest_applies(visit, fake_address):
+    bad = "%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D'pwned'%22%3E"
+    page = visit(f"{fake_address}?temperature={bad}&l_min=3&drafter=${{document.title='pwned'}}&threshold=7")
+    shows(page, "#ds-notice-panel", "temperature is ")
+    shows(page, "#ds-notice-panel", "from 0 to 2")
+    shows(page, "#ds-notice-panel", "threshold is ")
+    shows(page, "#ds-notice-panel", "drafter is ")
+    assert page.input_value("#ds-l-min input[type=number]") == "3"
+    assert page.input_value("#ds-temperature input[type=number]") == "0"
+    assert page.title() == "DSpark Playground"
+    assert page.query_selector("#ds-notice-panel img") is None
+
+
+def test_copy_link_copies_the_settings_and_the_message(visit, fake_address):
+    page = visit(fake_address)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    set_number(page, "#ds-temperature", 0.5)
+    page.fill("#ds-prompt textarea", "a & b")
+    page.click("#ds-link-panel button")
+    shows(page, "#ds-link-panel", "Copied")
+    copied = parse_qs(urlsplit(page.evaluate("navigator.clipboard.readText()")).query)
+    assert copied == {"temperature": ["0.5"], "prompt": ["a & b"]}
