@@ -10,6 +10,7 @@ from dspark_core.errors import ParameterError, ResourceError, shown
 MAX_ACTIVE = 32
 MAX_WAITING = 64
 MAX_WAIT_S = 300.0
+MAX_HELD_S = 300.0
 MAX_TOKENS = 65_536  # or the model's context, where that is more
 
 
@@ -23,6 +24,7 @@ class Limits:
         max_wait_s: seconds after which a request that still waits ends with an error.
         max_tokens: tokens of all running requests together, each counted with its prompt and all that its answer may
             have, since so much memory is held for it. None takes 65,536, or the model's context where that is more.
+        max_held_s: seconds for which one answer may be held all in all (see `dspark_core.pace`).
 
     Raises:
         ParameterError: a value is outside its range.
@@ -32,6 +34,7 @@ class Limits:
     max_waiting: int = MAX_WAITING
     max_wait_s: float = MAX_WAIT_S
     max_tokens: int | None = None
+    max_held_s: float = MAX_HELD_S
 
     def __post_init__(self) -> None:
         for name, low in (("max_active", 1), ("max_waiting", 0), ("max_tokens", 1)):
@@ -40,9 +43,10 @@ class Limits:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise ParameterError(f"{name} is {shown(value)}; it must be a whole number from {low} on.")
-        wait = self.max_wait_s
-        if not isinstance(wait, (int, float)) or isinstance(wait, bool) or not wait > 0:  # NaN is not above 0
-            raise ParameterError(f"max_wait_s is {shown(wait)}; it must be a number of seconds above 0.")
+        for name in ("max_wait_s", "max_held_s"):
+            wait = getattr(self, name)
+            if not isinstance(wait, (int, float)) or isinstance(wait, bool) or not wait > 0:  # NaN is not above 0
+                raise ParameterError(f"{name} is {shown(wait)}; it must be a number of seconds above 0.")
 
 
 class Held(Protocol):

@@ -17,10 +17,13 @@ from dspark_core.answer import Answer, Ending, failed, unanswered
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.errors import ParameterError, ResourceError, shown
 from dspark_core.events import Event, Finished, LoadSample, Waiting
+from dspark_core.pace import Held, Pace
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.scheduling.load import LoadSensor
 
 _LOG = logging.getLogger(__name__)
+
+_HELD_LOOK_S = 0.5  # how long nobody looks, at most, while all that runs is held
 
 Listener = Callable[[Event], None]
 
@@ -37,7 +40,12 @@ class Generation:
     """
 
     def __init__(
-        self, request: GenerationRequest, loop: DecodeLoop, submitted_at: float, listener: Listener | None = None
+        self,
+        request: GenerationRequest,
+        loop: DecodeLoop,
+        submitted_at: float,
+        pace: Pace,
+        listener: Listener | None = None,
     ) -> None:
         self.request = request
         self.tokens = loop.capacity_for(request)
@@ -46,6 +54,7 @@ class Generation:
         )  # what `tokens` has room for, whatever is asked for later
         self._loop = loop
         self._submitted_at = submitted_at
+        self._pace = pace
         self._answer: Answer | None = None  # while it waits there is nothing: no slot, no drafter state
         self._reads_from = 0  # the engine's turn in which it began to read its prompt, or the text for a new drafter
         self._ahead: int | None = None  # as told last
@@ -110,9 +119,32 @@ class Generation:
             _LOG.error("A listener failed; its generation is cancelled.", exc_info=error)
             self.cancel()
 
+    @property
+    def held(self) -> Held:
+        """Whether it is paused or slowed down, and why the engine itself has let it go on."""
+        return self._pace.held
+
+    def pause(self) -> None:
+        """Take part in no further round until `resume` or `step`; it keeps its place and its memory.
+
+        Its text is what it would have been without. The time does not count as the answer's. Nobody is held up: while
+        others wait for a place or for memory, and after `Limits.max_held_s`, it goes on at full speed, and `held` says
+        why. Raises ResourceError once it has been held for so long.
+        """
+        self._pace.set(0.0)
+
+    def resume(self, rounds_per_s: float | None = None) -> None:
+        """Go on, at full speed or at ``rounds_per_s`` at most (which is held as `pause` is). Raises ParameterError."""
+        self._pace.set(rounds_per_s)
+
+    def step(self) -> None:
+        """One round more, then be paused. Raises ResourceError as `pause`."""
+        self._pace.step()
+
     def cancel(self) -> None:
         """End it before its next round, with what it has (``finish_reason`` "cancelled")."""
         self._cancelled.set()
+        self._pace.look()
 
     def next_event(self, timeout_s: float | None = None) -> Event | None:
         """The next event, or None after ``timeout_s`` seconds without one. StopIteration after `Finished`."""
@@ -161,6 +193,7 @@ class Engine:
         self._wake = threading.Condition()
         self._line: Line[Generation] = Line(self.limits, loop.target.max_context)
         self._closing = False
+        self._nudges = 0  # reasons to look again while all that runs is held
         self._turns = 0
         self._thread = threading.Thread(target=self._serve, name="dspark-engine", daemon=True)
         self._thread.start()
@@ -208,18 +241,24 @@ class Engine:
         with self._wake:
             if self._closing:
                 raise ResourceError("The engine is closed. Open a new session.")
-            generation = Generation(request, self._loop, self._clock(), listener)
+            pace = Pace(self._clock, self.limits.max_held_s, self._nudge)
+            generation = Generation(request, self._loop, self._clock(), pace, listener)
             self._line.join(generation)
             self._tell_places()
-            self._wake.notify()
+            self._nudge()
             return generation
 
     def close(self) -> None:
         """End everything that runs and waits, stop the loop; safe to repeat."""
         with self._wake:
             self._closing = True
-            self._wake.notify()
+            self._nudge()
         self._thread.join()
+
+    def _nudge(self) -> None:
+        with self._wake:
+            self._nudges += 1
+            self._wake.notify()
 
     def _serve(self) -> None:
         try:
@@ -237,16 +276,28 @@ class Engine:
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: len(self._line) or self._closing)
+                seen = self._nudges
                 running, waiting = list(self._line.running), list(self._line.waiting)
                 if self._closing:
                     for generation in (*running, *waiting):
                         generation.cancel()
             if not running and not waiting:
                 return
-            self._turn(running, waiting)
+            if self._turn(running, waiting):
+                self._rest(running, seen)
 
-    def _turn(self, running: list[Generation], waiting: list[Generation]) -> None:
-        """Drop the cancelled, open slots, read a piece of the prompts, then one round of all whose prompt is read."""
+    def _rest(self, held: list[Generation], seen: int) -> None:
+        """Wait until the first of those that are held is due, or somebody has wanted something since ``seen``."""
+        due = min(generation._pace.due_in() for generation in held)
+        with self._wake:
+            self._wake.wait_for(lambda: self._nudges != seen, min(due, _HELD_LOOK_S))
+
+    def _turn(self, running: list[Generation], waiting: list[Generation]) -> bool:
+        """Drop the cancelled, open slots, read a piece of the prompts, then one round of all whose prompt is read.
+
+        Returns:
+            Whether nothing could be done because all that run are held.
+        """
         for generation in (*waiting, *running):
             if generation._cancelled.is_set():
                 self._end(generation, Ending("cancelled", "stopped by request"))
@@ -258,9 +309,11 @@ class Engine:
         reading = [pair for pair in opened if not pair[1].ready]
         if reading:  # who began to read first; whoever changes its drafter over and over holds up itself alone
             self._prefill(sorted(reading, key=lambda pair: pair[0]._reads_from))
-        decoding = [pair for pair in opened if pair not in reading]
+        crowded = bool(waiting) or len(opened) < len(live)
+        decoding = [pair for pair in opened if pair not in reading and pair[0]._pace.may_go(crowded=crowded)]
         if decoding:
             self._round(decoding)
+        return not reading and not decoding and bool(opened) and len(opened) == len(running)
 
     def _open(self, live: list[Generation]) -> list[tuple[Generation, Answer]]:
         """Those that have their slots, with their answers, which obey what was asked for last.
@@ -299,6 +352,8 @@ class Engine:
                 generation._hear(outcome)
 
     def _round(self, decoding: list[tuple[Generation, Answer]]) -> None:
+        for generation, _ in decoding:
+            generation._pace.went()
         try:
             with self._loop.busy:
                 rounds = self._loop.step([answer for _, answer in decoding])

@@ -91,6 +91,21 @@ class Answering:
         """End the visitor's own answer; what is there stays."""
         self._visitors.stop(visitor_of(request))
 
+    def pace(self, request: gr.Request, event: gr.EventData) -> str:
+        """Hold the visitor's own answer, let it step or go on; the notice says why where it cannot."""
+        asked = event._data if isinstance(event._data, dict) else {}
+        generation = self._visitors.of(visitor_of(request))
+        try:
+            if generation is None:
+                raise ParameterError("No answer of yours runs. Ask something first.")
+            if asked.get("do") == "step":
+                generation.step()
+            else:
+                generation.resume(asked.get("rate"))
+        except Exception as error:
+            return notice("error", told(error))
+        return notice("none", "")
+
     def _begin(self, turns: list[Turn], controls: tuple[Any, ...], visitor: str) -> tuple[GenerationPort, Header]:
         session = self._host.session
         if session is None:
@@ -170,6 +185,9 @@ def paced(generation: GenerationPort, trace: Trace) -> Iterator[None]:
         event = generation.next_event(max(0.0, due) if waiting else 0.25)
         if event is not None:
             trace.add(event)
+            waiting = True
+        if generation.held != trace.held:
+            trace.held = generation.held
             waiting = True
         if trace.finished is None and waiting and time.monotonic() >= drawn + 1.0 / MAX_YIELDS_PER_S:
             yield

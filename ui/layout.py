@@ -71,6 +71,7 @@ class Parts:
     schedule_note: gr.HTML
     address: gr.HTML
     link: gr.HTML
+    stepper: gr.HTML
     recorded: gr.HTML
     recordings: gr.HTML
 
@@ -148,6 +149,7 @@ def build_layout(tabs: Sequence[Room]) -> Parts:
 def _conversation() -> dict[str, Any]:
     with gr.Column(elem_id="ds-chat-card", elem_classes=["ds-card"]):
         panel("chat", elem_id="ds-chat")
+        stepper = panel("stepper", elem_id="ds-stepper-panel")
         panel("notice", elem_id="ds-notice-panel")
         with gr.Row(elem_id="ds-ask"):
             prompt = gr.Textbox(
@@ -180,7 +182,7 @@ def _conversation() -> dict[str, Any]:
             )
     return {
         "prompt": prompt, "send": send, "stop": stop, "regenerate": regenerate, "clear": clear,
-        "retry": retry, "examples": examples,
+        "retry": retry, "examples": examples, "stepper": stepper,
     }  # fmt: skip
 
 

@@ -114,6 +114,7 @@ class Wiring:
             *(example.click(answering.send, [example, *asked], parts.streamed, **shared) for example in parts.examples),
         ]
         parts.stop.click(answering.stop, None, None, queue=False, **quiet)
+        parts.stepper.click(answering.pace, None, parts.notice, queue=False, **quiet)
         gr.on(
             parts.clear.click,
             self.new_chat,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dspark_core.admission import Limits
 from dspark_core.events import Event, LoadSample
+from dspark_core.pace import Held
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 
 Progress = Callable[[str, float], None]
@@ -60,6 +61,19 @@ class GenerationPort(Protocol):
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
         """Use ``schedule`` from the next round on."""
+
+    @property
+    def held(self) -> Held:
+        """Whether it is paused or slowed down, and why it was let go on."""
+
+    def pause(self) -> None:
+        """Take part in no further round until told so. Raises ResourceError when it was held long enough."""
+
+    def resume(self, rounds_per_s: float | None = None) -> None:
+        """Go on, at full speed or at so many rounds a second."""
+
+    def step(self) -> None:
+        """One round more, then be paused."""
 
     def cancel(self) -> None:
         """End the answer after the round in progress."""

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from dspark_core.errors import DSparkError, ParameterError
-from dspark_core.events import Finished
+from dspark_core.events import DecodeRound, Finished
 from dspark_core.recording import Recording, file_name, lines, parse, read
 from dspark_core.trace_check import check_answer
-from ui.trace import Trace, to_json
+from ui.trace import Trace, figures_json, to_json
 
 TRACES = Path(__file__).parent / "traces"
 SHIPPED = {
-    "chat": "Chat, policy threshold: what was cut is shown too",
+    "code": "Code, policy threshold: what was cut is shown too",
     "maths": "Maths at temperature 1, threshold 0.6",
-    "code": "Code, always 6 verified",
+    "chat": "Chat, always 4 verified",
     "prefix": "Story, policy prefix: lengths by expected tokens a second",
 }  # file in `TRACES` → its name on the page
 MAX_BYTES = 20_000_000  # of a trace that is loaded: more than any answer of 2,048 tokens with its laws takes
@@ -31,13 +31,17 @@ def recorded_json(recording: Recording, name: str) -> dict[str, Any]:
     """What the page needs to show a recording as an answer. Raises ParameterError where it is not one whole answer."""
     header = check_answer(recording, name)
     trace = Trace(f"recorded-{secrets.token_hex(6)}")
+    after = []
     for event in recording.events:
         trace.add(event)
+        if isinstance(event, DecodeRound):
+            after.append(list(figures_json(trace.figures).values()))
     said = [[message.role, message.content] for message in header.messages if message.role != "system"]
     end = recording.events[-1]
     text = end.text if isinstance(end, Finished) else ""
     return {
         "answer": trace.body(),
+        "after": after,  # the figures after each round, in the order of the answer's own
         "turns": said,
         "text": text,
         "device": header.device,

@@ -23,6 +23,7 @@ from dspark_core.events import (
     Prefilled,
     Waiting,
 )
+from dspark_core.pace import Held
 from dspark_core.telemetry import Summary, Telemetry, merge, summarise
 
 OVERLAP_ROUNDS = 12
@@ -127,6 +128,7 @@ class Trace:
         self.finished: Finished | None = None
         self.answer = answer
         self.events: list[Event] = []  # all that were taken
+        self.held = Held()  # as last told
         self._seq = 0
         self._sent = 0
         self._rounds: list[dict[str, Any]] = []
@@ -194,6 +196,7 @@ class Trace:
             "seq": self._seq,
             "full": self.finished is not None,
             "waiting": self._waiting,
+            "held": [self.held.rate, self.held.note],
             "prefilled": self._prefilled,
             "rounds": self._rounds[first:],
             "laws": laws,

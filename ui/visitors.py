@@ -30,6 +30,11 @@ class Visitors:
         with self._lock:
             return visitor in self._running
 
+    def of(self, visitor: str) -> GenerationPort | None:
+        """The visitor's own running answer."""
+        with self._lock:
+            return self._running.get(visitor)
+
     def begin(self, visitor: str, generation: GenerationPort) -> None:
         """Enter ``generation``; an answer of the same visitor that still runs is cancelled."""
         with self._lock:

@@ -24,6 +24,7 @@ from dspark_core.events import (
     Token,
     Waiting,
 )
+from dspark_core.pace import Pace
 from dspark_core.params import GenerationRequest
 from dspark_core.scheduling import DraftView, RoundView, load_for, policy_named
 
@@ -98,6 +99,7 @@ class FakeGeneration:
         self._script = script
         self._events = queue.SimpleQueue()
         self.cancelled = threading.Event()
+        self.pace = Pace(time.monotonic, engine.max_held_s, lambda: None)
         self._exhausted = listener is not None
         self._tell = listener or self._events.put
         threading.Thread(target=self._run, daemon=True).start()
@@ -106,6 +108,19 @@ class FakeGeneration:
         if schedule.policy not in self._engine.policies:
             raise ParameterError(f"policy {schedule.policy!r} is unknown.")
         self.schedule = schedule
+
+    @property
+    def held(self):
+        return self.pace.held
+
+    def pause(self):
+        self.pace.set(0.0)
+
+    def resume(self, rounds_per_s=None):
+        self.pace.set(rounds_per_s)
+
+    def step(self):
+        self.pace.step()
 
     def cancel(self):
         self.cancelled.set()
@@ -146,6 +161,10 @@ class FakeGeneration:
             if self.cancelled.wait(pace_s):
                 reason, detail = "cancelled", "stopped by request"
                 break
+            if not self.pace.may_go(crowded=False):
+                time.sleep(0.005)
+                continue
+            self.pace.went()
             if self._engine.fail_at == rounds or (self.request.drafter in self._engine.fails and rounds == 2):
                 reason, detail = "error", "scripted failure <b>${boom}</b>"
                 break
@@ -288,6 +307,7 @@ class FakeEngine:
         self.pace_s = pace_s
         self.plain_pace_s = None  # of plain decoding, where it shall differ
         self.fail_at = None
+        self.max_held_s = 300.0
         self.fails = ()  # drafters whose answers fail after some rounds
         self.parts = {}  # drafter: the place from which its text is another one
         self.patience = 1  # answers are so many times longer than asked: for tests that need one that still runs

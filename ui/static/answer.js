@@ -54,6 +54,7 @@ export class AnswerView {
     this.finish = null;
     this.text = null;
     this.running = false;
+    this.held = { rate: null, note: "" }; // rounds a second: 0 is paused, null is full speed
     this.seq = 0;
   }
 
@@ -89,8 +90,9 @@ export class AnswerView {
     this.finish = message.finish && { reason: message.finish[0], detail: message.finish[1] };
     this.text = message.text;
     this.running = !message.finish;
+    this.held = { rate: message.held[0], note: message.held[1] };
   }
 }
 
 // What the panels read of the answer that is shown: properties of the store.
-export const FIELDS = ["answer", "rounds", "laws", "epoch", "figures", "recent", "recentRounds", "prefilled", "waiting", "finish", "text", "running"];
+export const FIELDS = ["answer", "rounds", "laws", "epoch", "figures", "recent", "recentRounds", "prefilled", "waiting", "finish", "text", "running", "held"];

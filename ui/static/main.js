@@ -16,6 +16,7 @@ import { mountRecorded } from "./recorded.js";
 import { mountRibbon } from "./ribbon.js";
 import { mountRounds } from "./rounds.js";
 import { Store } from "./store.js";
+import { mountStepper } from "./stepper.js";
 import { mountTable } from "./table.js";
 import { watchTips } from "./tip.js";
 import { onLanguage, translate } from "./words.js";
@@ -27,6 +28,7 @@ const mounts = {
   recorded: mountRecorded,
   ribbon: mountRibbon,
   rounds: mountRounds,
+  stepper: mountStepper,
   table: mountTable,
   charts: mountCharts,
   notice: mountNotice,

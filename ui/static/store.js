@@ -50,8 +50,9 @@ export class Store {
   }
 
   showRecording(recording) {
+    this.recording?.pauseTimer();
     this.recording = recording;
-    this.chosen = null;
+    this.chosen = recording?.telling ?? null;
     this.changed();
   }
 
@@ -63,7 +64,7 @@ export class Store {
   // A new chat: what still comes from the answer that ran is not shown any more.
   close() {
     if (this.live.answer !== null) this.closed.add(this.live.answer);
-    this.recording = null;
+    this.showRecording(null);
     this.forget();
   }
 
@@ -110,7 +111,7 @@ export class Store {
     if (this.closed.has(message.answer)) return;
     if (message.answer !== this.live.answer) {
       this.forget();
-      this.recording = null; // whoever asks sees the answer
+      this.showRecording(null); // whoever asks sees the answer
     }
     this.live.reduce(message);
   }
