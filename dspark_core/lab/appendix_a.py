@@ -99,7 +99,8 @@ def _branch(policy: str, first: int) -> Branch:
     view = DraftView(len(confidences), confidences, schedule, room=len(confidences))
     around = RoundView(LoadSample("none", "none", note="a toy"), CURVE)
     (plan,) = policy_named(policy, lab=True).plan([view], around)
-    joint = JointPass("the toy", [view], around, [view.survivals])
+    unbound = DraftView(len(confidences), confidences, SCHEDULES["prefix"], room=len(confidences))  # L_min = 0
+    joint = JointPass("the toy", [unbound], around, [unbound.survivals])
     accept_prob = min(1.0, TARGET[first] / DRAFT[first])
     return Branch(
         first=first,

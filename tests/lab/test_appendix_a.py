@@ -19,6 +19,7 @@ def test_every_policy_of_the_engine_keeps_the_targets_law(policy):
 
 def test_the_branches_tell_why():
     after_a, after_b = branches("retrospective")
+    assert all(branches(policy)[0].throughputs == after_a.throughputs for policy in SCHEDULES)
     assert after_a.throughputs == pytest.approx((1.0, 1.8 * 0.5, (1 + 0.8 + 0.72) * 0.45))
     assert after_b.throughputs == pytest.approx((1.0, 1.8 * 0.5, 1.8 * 0.45))
     assert (after_a.verify_len, after_b.verify_len) == (2, 0)  # whether x_1 is verified hangs on x_1

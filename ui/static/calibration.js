@@ -115,6 +115,6 @@ export function mountCalibration(root, store, press) {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     watch.disconnect();
     if (!figures) press(); // the recorded set, once the tab has been opened
-  });
+  }, { rootMargin: "4000px" }); // on a phone the panel begins below the fold
   watch.observe(root);
 }

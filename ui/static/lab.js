@@ -33,7 +33,7 @@ const word = (text) => (text === null ? make("i", "ds-ended", t("text ended")) :
 const shortP = (p) => (p < 0.0001 ? p.toExponential(1) : fixed(p, 4));
 
 export function verdictOf([statistic, degrees, p, n, cells, pooled]) {
-  if (p === null) return { level: "none", text: t("Too few texts yet to compare anything: {n} in all.", { n: count(n) }) };
+  if (p === null) return { level: "none", text: t("Nothing to compare: {n} texts, and all fall into one cell. Take more texts, another prompt or a higher temperature.", { n: count(n) }) };
   const numbers = t("χ² = {statistic}, degrees of freedom {degrees}, p = {p}; {n} texts, {cells} cells, {pooled} outcomes pooled because fewer than 5 were expected.", {
     statistic: fixed(statistic), degrees, p: shortP(p), n: count(n), cells, pooled,
   });
