@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from dspark_core.cli import parse
 from tests import toy_session
 from tests.sources import ROOT, imports_of, tracked_files
+from ui.endpoints import NAMES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -155,6 +156,12 @@ def test_every_command_line_of_the_readme_is_understood(capsys):
 
 def test_the_python_of_the_readme_runs(monkeypatch, capsys):
     monkeypatch.setattr("dspark_core.api.open_session", toy_session.open_session)
-    (block,) = _code_blocks("python")
+    (block,) = [block for block in _code_blocks("python") if "dspark_core.api" in block]
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.count("\n") > 10
+
+
+def test_the_programs_example_of_the_readme_calls_every_endpoint_and_no_other():
+    (block,) = [block for block in _code_blocks("python") if "gradio_client" in block]
+    compile(block, "README.md", "exec")
+    assert {name.strip("/") for name in re.findall(r'api_name="([^"]+)"', block)} == set(NAMES)
