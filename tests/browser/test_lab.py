@@ -113,8 +113,9 @@ def test_a_collection_stopped_half_way_keeps_what_is_done_while_another_visitor_
 
 
 def test_the_visitors_own_answers_are_measured(visit, fake_address):
-    page = visit(fake_address)
-    opened(page, "Calibration").click("#ds-cal-own")
+    page = opened(visit(fake_address), "Calibration")
+    comes(page, ".ds-cal-from", "recorded: ")
+    page.click("#ds-cal-own")
     comes(page, ".ds-cal-run", "no finished answer")
     opened(page, "Chat")
     for prompt in ("one", "two"):
