@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo "$$p" && break; done)
 ARGS ?=
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 # Does .venv exist, work, and hold this very checkout? (A moved or copied folder keeps a .venv that points elsewhere.)
 VENV_OK := $(shell $(BIN)/python -I -c 'import os, sys, dspark_core as d; \

@@ -101,7 +101,7 @@ def test_an_answer_is_saved_loaded_by_another_visitor_and_left_for_the_live_one(
     shows(other, ".ds-chat", "<script>document.title")
     other.click(".ds-live-again")
     shows(other, ".ds-chat", "mine mine")
-    assert "mine" in other.inner_text(".ds-ribbon")
+    assert until(lambda: "mine" in other.text_content(".ds-ribbon"))
     zipped = tmp_path / "answer.jsonl.gz"
     zipped.write_bytes(gzip.compress(path.read_bytes()))
     load(other, zipped)
