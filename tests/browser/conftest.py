@@ -83,6 +83,21 @@ def visit(chromium, serve):  # noqa: ARG001 (asked for so that visitors leave be
     assert complaints == []
 
 
+@pytest.fixture
+def unwatched(chromium):
+    """Opens a page whose complaints nobody reads: of the requests that a reload cuts off, Gradio's client complains."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 1000})
+
+    def open_page(address):
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("#ds-send:enabled")
+        return page
+
+    yield open_page
+    context.close()
+
+
 def _watch_host(url, address, complaints):
     if not url.startswith((address, "data:", "blob:")):
         complaints.append(f"asked {url}")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.browser.conftest import shows, until
+from tests.browser.conftest import open_tab, shows, until
 
 pytestmark = pytest.mark.browser
 
@@ -23,7 +23,7 @@ def quick(fake):
 
 def opened(visit, address, **size):
     page = visit(address, **size)
-    page.evaluate("document.querySelector('#ds-tabs [role=tab][data-tab-id=explore]').click()")
+    open_tab(page, "explore")
     page.wait_for_selector(".ds-ex-go:visible")
     return page
 
@@ -94,9 +94,9 @@ def test_a_sweep_stopped_half_way_keeps_its_rows_and_the_engine_is_free(visit, f
     assert until(lambda: fake.engine.num_active == 0)
 
 
-def test_leaving_the_page_stops_its_sweep(visit, fake, fake_address):
+def test_leaving_the_page_stops_its_sweep(unwatched, fake, fake_address):
     fake.engine.pace_s = 0.05
-    page = opened(visit, fake_address)
+    page = opened(unwatched, fake_address)
     sweep(page, wait=False, tokens="400")
     assert until(lambda: fake.engine.num_active == 1)
     page.goto("about:blank")

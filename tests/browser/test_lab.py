@@ -118,9 +118,11 @@ def test_the_visitors_own_answers_are_measured(visit, fake_address):
     page.click("#ds-cal-own")
     comes(page, ".ds-cal-run", "no finished answer")
     opened(page, "Chat")
-    for prompt in ("one", "two"):
+    for turns, prompt in ((2, "one"), (4, "two")):
         ask(page, prompt)
-        page.wait_for_function("dsparkPage.store.finish && !dsparkPage.store.running", timeout=60_000)
+        page.wait_for_function(
+            "(turns) => dsparkPage.store.finish && dsparkPage.store.chat?.turns.length === turns", arg=turns
+        )
         page.wait_for_selector("#ds-send:enabled")
     opened(page, "Calibration").click("#ds-cal-own")
     comes(page, ".ds-cal-from", "your answers")

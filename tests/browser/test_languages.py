@@ -26,7 +26,8 @@ LEFT = r"""(root) => {
 
 
 def question(page):
-    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+    address = page.evaluate("location.href")  # Playwright's own copy only follows while it is asked for something
+    return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
 def answered(page):

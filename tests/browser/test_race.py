@@ -159,21 +159,6 @@ def test_an_answer_of_somebody_else_marks_the_race_as_disturbed(visit, fake, fak
     other.keyboard.press("Escape")
 
 
-@pytest.fixture
-def unwatched(chromium):
-    """Opens a page whose complaints nobody reads: of the requests that a reload cuts off, Gradio's client complains."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 1000})
-
-    def open_page(address):
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector("#ds-send:enabled")
-        return page
-
-    yield open_page
-    context.close()
-
-
 def test_a_reload_during_a_race_frees_the_engine_and_the_next_one_runs(unwatched, fake, fake_address):
     fake.engine.pace_s = 0.2
     page = opened(unwatched, fake_address)

@@ -45,7 +45,7 @@ def gather(session):
         crowd.stop()
 
 
-def until(check, seconds=20):
+def until(check, seconds=60):
     end = time.monotonic() + seconds
     while not (found := check()) and time.monotonic() < end:
         time.sleep(0.01)
