@@ -13,10 +13,11 @@ const SOURCES = {
 };
 
 // What this page has seen of its own answers: rows [accepted, observed, confidence …] of the latest drafter.
-function watchAnswers(store) {
+export function watchAnswers(store) {
   let kept = { drafter: "", positions: 0, answers: [] };
   let last = null;
-  store.listen(({ answer, finish, rounds, prefilled }) => {
+  store.listen(() => {
+    const { answer, finish, rounds, prefilled } = store.live; // never a recorded answer, which may be shown instead
     if (!finish || !prefilled || answer === last) return;
     last = answer;
     const told = rounds.filter((round) => round && round.draft.length && round.draft.every((token) => token.confidence !== null));
@@ -38,7 +39,6 @@ export function mountCalibration(root, store, press) {
   const slider = at(".ds-cal-slide input");
   let figures = null;
   let about = null;
-  watchAnswers(store);
 
   const chosen = () => Number(position.value) - 1; // -1: all together
   const turns = () => figures.dials[chosen()] ?? [];

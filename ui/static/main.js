@@ -1,5 +1,5 @@
 // Starts the page's scripts: panels announce themselves through an inbox that may be older than this module.
-import { mountCalibration } from "./calibration.js";
+import { mountCalibration, watchAnswers } from "./calibration.js";
 import { mountAddress, takeControls } from "./address.js";
 import { mountCharts } from "./charts.js";
 import { mountChat } from "./chat.js";
@@ -60,6 +60,7 @@ function take([kind, ...rest]) {
 const waiting = page.inbox;
 page.inbox = { push: take };
 page.store = store;
+watchAnswers(store); // from the first answer on, whether or not the tab that shows them was opened
 waiting.forEach(take);
 watchTips();
 onLanguage(() => store.startOver());
