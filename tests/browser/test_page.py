@@ -391,10 +391,16 @@ def test_a_legend_key_hides_and_shows_its_fate(visit, fake_address):
     page = visit(fake_address)
     ask(page, "tell me")
     page.wait_for_selector('.ds-tok[data-fate="rejected"]')
+
+    def displayed():  # lines out of sight have no boxes, so Playwright takes them for hidden
+        return page.eval_on_selector_all(
+            '.ds-tok[data-fate="rejected"]', "(all) => all.filter((n) => getComputedStyle(n).display !== 'none').length"
+        )
+
     page.click('.ds-key[data-key="rejected"]')
-    assert page.locator('.ds-tok[data-fate="rejected"]:visible').count() == 0
+    assert until(lambda: displayed() == 0)
     page.click('.ds-key[data-key="rejected"]')
-    assert page.locator('.ds-tok[data-fate="rejected"]:visible').count() > 0
+    assert until(lambda: displayed() > 0)
 
 
 def test_lost_messages_are_healed_by_the_whole_trace(visit, fake_address):
