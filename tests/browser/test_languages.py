@@ -115,3 +115,10 @@ def test_copy_link_copies_the_settings_and_the_message(visit, fake_address):
     shows(page, "#ds-link-panel", "Copied")
     copied = parse_qs(urlsplit(page.evaluate("navigator.clipboard.readText()")).query)
     assert copied == {"temperature": ["0.5"], "prompt": ["a & b"]}
+
+
+def test_on_a_narrow_page_the_menu_of_tabs_changes_its_language_and_an_address_opens_what_is_in_it(visit, fake_address):
+    page = visit(f"{fake_address}?tab=learn", width=390, locale="zh-CN", ready=False)
+    assert until(lambda: page.get_attribute("[data-tab-id=learn]", "aria-selected") == "true")
+    page.click("[data-language=en]")
+    assert until(lambda: not re.search("[\u4e00-\u9fff]", page.text_content("#ds-tabs .tab-wrapper")))

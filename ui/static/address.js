@@ -117,7 +117,7 @@ export function mountAddress(root, store, trigger) {
     soon();
   });
   const wanted = queryNow().get("tab");
-  if (wanted && wanted !== shownTab()) openTab(wanted);
+  if (wanted && wanted !== shownTab()) openTab(wanted, { focus: false });
   const tabs = document.querySelector("#ds-tabs [role=tablist]");
   new MutationObserver(soon).observe(tabs, { subtree: true, attributes: true, attributeFilter: ["aria-selected"] });
 }

@@ -9,8 +9,8 @@ function inMenu(key) {
   return [...document.querySelectorAll("#ds-tabs .overflow-dropdown button")].find((button) => button.textContent.trim() === name);
 }
 
-export function openTab(key) {
+export function openTab(key, { focus = true } = {}) {
   const tab = document.querySelector(`#ds-tabs [role=tab][data-tab-id="${CSS.escape(key)}"]`) ?? inMenu(key);
   tab?.click();
-  tab?.focus();
+  if (focus) tab?.focus();
 }

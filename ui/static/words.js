@@ -86,10 +86,10 @@ async function tellGradio() {
   document.documentElement.lang = LOCALES[language];
 }
 
-// Gradio leaves the names of tabs that are not open in the language that they were made in.
+// Gradio leaves the names of tabs that are not open, and of those in its menu, in the language that they were made in.
 function tabNames() {
   const back = new Map([...dictionary()].map(([english, other]) => [other, english]));
-  return [...document.querySelectorAll("[role=tab][data-tab-id]")].flatMap((tab) => [...tab.childNodes])
+  return [...document.querySelectorAll(".tab-wrapper button")].flatMap((tab) => [...tab.childNodes])
     .filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
     .map((node) => [node, back.get(node.data.trim()) ?? node.data.trim()]);
 }
