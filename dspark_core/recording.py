@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from dspark_core import __version__
 from dspark_core.errors import ParameterError
@@ -23,6 +23,7 @@ from dspark_core.event_json import from_line, to_line
 from dspark_core.events import Event
 from dspark_core.files import write_whole
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.ports import Origin
 from dspark_core.typed_json import decode
 
 HEADER = "header"
@@ -93,23 +94,7 @@ class Recording:
     events: tuple[Event, ...]
 
 
-class Recorded(Protocol):
-    """What a header tells about the open session; `dspark_core.loading.SessionInfo` is one."""
-
-    @property
-    def model(self) -> str:
-        """Name of the target."""
-
-    @property
-    def device_label(self) -> str:
-        """Where it runs, ready for the screen."""
-
-    @property
-    def dtype(self) -> str:
-        """Number format of the weights."""
-
-
-def header_of(info: Recorded, request: GenerationRequest, messages: Sequence[Mapping[str, str]]) -> Header:
+def header_of(info: Origin, request: GenerationRequest, messages: Sequence[Mapping[str, str]]) -> Header:
     """The header of an answer that begins now."""
     sampling = request.sampling
     return Header(

@@ -107,11 +107,7 @@ class Answering:
         return notice("none", "")
 
     def _begin(self, turns: list[Turn], controls: tuple[Any, ...], visitor: str) -> tuple[GenerationPort, Header]:
-        session = self._host.session
-        if session is None:
-            raise ParameterError(
-                f"The model is not ready: {self._host.state.stage}. The message stays; send it when it is."
-            )
+        session = self._host.opened("The message stays; send it when it is.")
         if self._visitors.running(visitor):
             raise ParameterError("Your last answer still runs. Press Stop first, or wait for its end.")
         system, drafter, *rest = controls

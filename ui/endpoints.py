@@ -34,7 +34,7 @@ from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from ui.answering import paced
 from ui.host import SessionHost
 from ui.inputs import read_prompt, read_sampling
-from ui.ports import GenerationPort, SessionPort
+from ui.ports import GenerationPort
 from ui.trace import Trace, figures_json
 
 NAMES = ("generate", "race", "sweep", "load")
@@ -87,21 +87,15 @@ class Endpoints:
         try:
             schedule = ScheduleParams(policy, l_min, l_max, threshold)
             asked = self._request(prompt, drafter, schedule, read_sampling(temperature, 1, max_tokens, seed))
-            generation = self._session().engine.submit(asked)
+            generation = self._host.opened("Call again when it is.").engine.submit(asked)
         except Exception as error:
             raise refusal(error) from None
         yield from _answer(generation)
 
-    def _session(self) -> SessionPort:
-        session = self._host.session
-        if session is None:
-            raise ParameterError(f"The model is not ready: {self._host.state.stage}. Call again when it is.")
-        return session
-
     def _request(
         self, prompt: str, drafter: str, schedule: ScheduleParams, sampling: SamplingParams
     ) -> GenerationRequest:
-        session = self._session()
+        session = self._host.opened("Call again when it is.")
         if not isinstance(drafter, str):
             raise ParameterError("The drafter must be a name, or an empty text for the first one.")
         messages = [{"role": "user", "content": read_prompt(prompt)}]

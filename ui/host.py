@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dspark_core.errors import DSparkError
+from dspark_core.errors import DSparkError, ParameterError
 from dspark_core.events import DecodeRound, Finished
 from dspark_core.params import SamplingParams, ScheduleParams
 from dspark_core.telemetry import Summary, fold
@@ -92,6 +92,13 @@ class SessionHost:
         """The session once it is ready."""
         with self._wake:
             return self._session
+
+    def opened(self, then: str) -> SessionPort:
+        """The session; before it is ready, ParameterError says how far it is, and ``then`` what to do."""
+        session = self.session
+        if session is None:
+            raise ParameterError(f"The model is not ready: {self.state.stage}. {then}")
+        return session
 
     @property
     def baseline(self) -> tuple[Baseline | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -13,6 +13,9 @@ from dspark_core.scheduling import POLICIES
 from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS
 from ui.panels import feed, panel
 from ui.words import say
+
+if TYPE_CHECKING:
+    from ui.tab import Tab
 
 EXAMPLES = (
     "Why is the sky blue?",
@@ -94,22 +97,7 @@ class Parts:
         ]  # fmt: skip
 
 
-class Room(Protocol):
-    """A tab beside Chat, as far as the layout knows it; see `ui.tab.Tab`."""
-
-    @property
-    def key(self) -> str:
-        """Its name in addresses."""
-
-    @property
-    def title(self) -> str:
-        """Its name on the page."""
-
-    def build(self) -> None:
-        """Put its components where it stands."""
-
-
-def build_layout(tabs: Sequence[Room]) -> Parts:
+def build_layout(tabs: Sequence[Tab]) -> Parts:
     """Put everything on the page, ``tabs`` behind Chat; must be called inside ``gr.Blocks``."""
     history = gr.State([])
     feeds = {name: feed(name) for name in ("chat", "answer", "status", "notice", "schedule", "address", "recorded")}

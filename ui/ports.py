@@ -1,48 +1,21 @@
-"""What the page needs of a session: the surface of `dspark_core.loading.Session`, without importing torch."""
+"""What the page needs of a session, beyond what `dspark_core.ports` names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from dspark_core.admission import Limits
-from dspark_core.events import Event, LoadSample
+from dspark_core.events import Event
 from dspark_core.pace import Held
-from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.params import GenerationRequest, ScheduleParams
+from dspark_core.ports import Generation, Info, LoadedEngine, Session
 
 Progress = Callable[[str, float], None]
 
 
-class InfoPort(Protocol):
+class InfoPort(Info, Protocol):
     """What the page says about the open session."""
-
-    @property
-    def model(self) -> str:
-        """Name of the target."""
-
-    @property
-    def device_label(self) -> str:
-        """Where it runs, ready for the screen."""
-
-    @property
-    def dtype(self) -> str:
-        """Number format of the weights."""
-
-    @property
-    def num_draft_tokens(self) -> int:
-        """γ of the session's drafter."""
-
-    @property
-    def drafters(self) -> Mapping[str, str]:
-        """Drafter names, each with a note ('' if there is nothing to say)."""
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """Names of the schedule policies."""
-
-    @property
-    def step_curve(self) -> str:
-        """Where the step times come from, or why there are none; some policies need them."""
 
     @property
     def step_times(self) -> tuple[tuple[int, float], ...]:
@@ -53,11 +26,8 @@ class InfoPort(Protocol):
         """Tokens that prompt and answer may have together."""
 
 
-class GenerationPort(Protocol):
+class GenerationPort(Generation, Protocol):
     """A running answer: a stream of events that other threads may steer."""
-
-    def next_event(self, timeout_s: float | None = None) -> Event | None:
-        """The next event, or None after ``timeout_s`` seconds without one."""
 
     def update_schedule(self, schedule: ScheduleParams) -> None:
         """Use ``schedule`` from the next round on."""
@@ -75,19 +45,9 @@ class GenerationPort(Protocol):
     def step(self) -> None:
         """One round more, then be paused."""
 
-    def cancel(self) -> None:
-        """End the answer after the round in progress."""
 
-
-class EnginePort(Protocol):
+class EnginePort(LoadedEngine, Protocol):
     """The engine."""
-
-    def load(self) -> LoadSample:
-        """How busy hardware and engine are, at once."""
-
-    @property
-    def num_active(self) -> int:
-        """Requests that run or wait."""
 
     @property
     def limits(self) -> Limits:
@@ -104,7 +64,7 @@ class EnginePort(Protocol):
         """
 
 
-class SessionPort(Protocol):
+class SessionPort(Session, Protocol):
     """An open model with its engine."""
 
     @property
@@ -114,15 +74,6 @@ class SessionPort(Protocol):
     @property
     def info(self) -> InfoPort:
         """What was opened."""
-
-    def request(
-        self,
-        messages: Sequence[dict[str, str]],
-        sampling: SamplingParams,
-        schedule: ScheduleParams,
-        drafter: str,
-    ) -> GenerationRequest:
-        """The request for a conversation. Raises ParameterError."""
 
     def close(self) -> None:
         """Give everything back."""

@@ -12,11 +12,12 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dspark_core.bench.identity import Sameness, TokenGap, look_at, sameness
-from dspark_core.bench.lap import Course, Lap, Now, read_lap
+from dspark_core.bench.lap import Lap, Now, read_lap
 from dspark_core.bench.paired import WARM_UP_TOKENS, rotated
 from dspark_core.errors import DSparkError, ParameterError, shown
 from dspark_core.load_test.lane import PLAIN, Lane, lane_named
 from dspark_core.params import GenerationRequest, ScheduleParams
+from dspark_core.ports import LoadedEngine
 from dspark_core.scheduling import default_l_min
 
 MAX_LANES = 4
@@ -82,7 +83,7 @@ class Duel:
 
     def __init__(
         self,
-        course: Course,
+        course: LoadedEngine,
         entries: Sequence[Entry],
         repeats: int,
         gate: threading.Lock,

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dspark_core.bench.lap import Course, Lap
+from dspark_core.bench.lap import Lap
 from dspark_core.bench.paired import first_difference
 from dspark_core.bench.run import PLAIN_SCHEDULE
 from dspark_core.errors import DSparkError
 from dspark_core.events import Candidate, DecodeRound, Event, Finished
 from dspark_core.params import GenerationRequest, SamplingParams
+from dspark_core.ports import LoadedEngine
 
 _LONGEST_LOOK_S = 60.0
 
@@ -66,7 +67,7 @@ class TokenGap:
     at_least: bool = False
 
 
-def look_at(course: Course, text_ids: Sequence[int], ours: int | None, theirs: int | None) -> TokenGap:
+def look_at(course: LoadedEngine, text_ids: Sequence[int], ours: int | None, theirs: int | None) -> TokenGap:
     """Ask the target once more for its law after ``text_ids``. Raises DSparkError when it does not answer.
 
     A logit gap is the logarithm of the ratio of the two probabilities at temperature 1, which an inspected greedy round
@@ -87,7 +88,7 @@ def look_at(course: Course, text_ids: Sequence[int], ours: int | None, theirs: i
     raise DSparkError("The target's law at the difference could not be had.")
 
 
-def _events(course: Course, request: GenerationRequest) -> list[Event]:
+def _events(course: LoadedEngine, request: GenerationRequest) -> list[Event]:
     stream = course.submit(request)
     events: list[Event] = []
     try:

@@ -6,41 +6,18 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal, Protocol
+from typing import Literal
 
 from dspark_core.bench.run import Run
 from dspark_core.errors import DSparkError
-from dspark_core.events import DecodeRound, Event, Finished, FinishReason, LoadSample, Prefilled
+from dspark_core.events import DecodeRound, Event, Finished, FinishReason, Prefilled
 from dspark_core.params import GenerationRequest
+from dspark_core.ports import LoadedEngine
 from dspark_core.telemetry import fold
 
 _READ_S = 0.25  # between two looks at whether it was stopped
 
 Phase = Literal["waiting", "warm-up", "running", "comparing"]
-
-
-class Stream(Protocol):
-    """A running answer."""
-
-    def next_event(self, timeout_s: float | None = None) -> Event | None:
-        """The next event, or None after ``timeout_s`` seconds without one."""
-
-    def cancel(self) -> None:
-        """End the answer after the round in progress."""
-
-
-class Course(Protocol):
-    """Where laps are run: the engine."""
-
-    @property
-    def num_active(self) -> int:
-        """Requests that run or wait."""
-
-    def load(self) -> LoadSample:
-        """How busy hardware and engine are, at once."""
-
-    def submit(self, request: GenerationRequest) -> Stream:
-        """Start an answer. Raises DSparkError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +67,7 @@ class Now:
 
 
 def read_lap(
-    course: Course, request: GenerationRequest, now: Now, stopped: Callable[[], bool]
+    course: LoadedEngine, request: GenerationRequest, now: Now, stopped: Callable[[], bool]
 ) -> Generator[Now, None, Lap]:
     """Run one answer to its end, or until ``stopped()``; closing the generator frees the engine within one round.
 

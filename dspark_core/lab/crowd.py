@@ -5,41 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 from dspark_core.errors import DSparkError, ResourceError
 from dspark_core.events import Event, Finished
 from dspark_core.params import GenerationRequest
+from dspark_core.ports import Engine, Generation
 
 TICK_S = 0.1
 
 
-class Asked(Protocol):
-    """A running answer."""
-
-    def next_event(self, timeout_s: float | None = None) -> Event | None:
-        """The next event, or None after ``timeout_s`` seconds without one."""
-
-    def cancel(self) -> None:
-        """End it after the round in progress."""
-
-
-class Asking(Protocol):
-    """The engine, as far as it is needed here."""
-
-    def submit(self, request: GenerationRequest) -> Asked:
-        """Start an answer. Raises ResourceError when too many wait."""
-
-
 class _Running:
-    def __init__(self, number: int, asked: Asked) -> None:
+    def __init__(self, number: int, asked: Generation) -> None:
         self.number = number
         self.asked = asked
         self.events: list[Event] = []
 
 
 def answers(
-    engine: Asking,
+    engine: Engine,
     requests: Iterable[GenerationRequest],
     stop: threading.Event,
     *,

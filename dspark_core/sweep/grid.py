@@ -10,8 +10,8 @@ from typing import Any
 
 from dspark_core.errors import ParameterError
 from dspark_core.params import SamplingParams, ScheduleParams
+from dspark_core.ports import Info, Session
 from dspark_core.scheduling import default_l_min, policy_named
-from dspark_core.sweep.ports import Info, Session
 from dspark_core.sweep.values import AXES, Value, read_values
 
 MAX_POINTS = 256

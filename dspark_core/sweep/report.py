@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dspark_core import __version__
+from dspark_core.ports import Info
 from dspark_core.sweep.grid import LeftOut
-from dspark_core.sweep.ports import Info
 from dspark_core.sweep.runner import Sweep
 from dspark_core.sweep.values import AXES
 

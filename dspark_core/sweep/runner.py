@@ -13,9 +13,9 @@ from dspark_core.errors import DSparkError, ParameterError, ResourceError
 from dspark_core.events import Event, Finished, Prefilled
 from dspark_core.load_test.time_left import TimeLeft
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
+from dspark_core.ports import Generation, Session
 from dspark_core.sweep.grid import Grid
 from dspark_core.sweep.plan import Settings, Step, steps
-from dspark_core.sweep.ports import Generation, Session
 from dspark_core.sweep.results import Measured, Results
 from dspark_core.telemetry import fold
 

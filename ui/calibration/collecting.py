@@ -76,7 +76,7 @@ class Collecting:
         visitor = visitor_of(request)
         try:
             temperature = _temperature(setting)
-            session = self._session()
+            session = self._host.opened("Try again when it is.")
             wanted = _requests(session, temperature, read_whole("Prompts to collect", prompts), drafter)
             stop = self.runs.begin(visitor)
         except Exception as error:
@@ -103,12 +103,6 @@ class Collecting:
             yield _state("failed", told(error))
         finally:
             self.runs.end(visitor)
-
-    def _session(self) -> SessionPort:
-        session = self._host.session
-        if session is None:
-            raise ParameterError(f"The model is not ready: {self._host.state.stage}. Try again when it is.")
-        return session
 
 
 @lru_cache(maxsize=len(SETTINGS))

@@ -10,12 +10,9 @@ from gradio.events import api
 
 from dspark_core.bench.prompts import DEFAULT_SETS
 from dspark_core.errors import DSparkError
-from dspark_core.sweep.report import head
-from dspark_core.sweep.runner import Sweep
 from ui.endpoints import MAX_CALLS, in_steps, refusal
 from ui.explore.asked import asked_of, built_in, own_prompts
 from ui.explore.desk import Desk
-from ui.explore.sweeps import Running
 
 Report = dict[str, Any]
 STEP_S = 1.0  # between two steps at most
@@ -58,11 +55,8 @@ class SweepCalls:
         """
         owner = f"call-{secrets.token_hex(8)}"
         try:
-            session = self._desk.session()
             wanted = own_prompts("\n".join(prompts or [])) or built_in(tuple(sets or DEFAULT_SETS), limit)
-            asked = asked_of(session, axes, wanted, max_tokens, repeats)
-            running = Running(Sweep(session, asked.grid, asked.settings), head(session.info))
-            self._desk.sweeps.begin(owner, running)
+            running = self._desk.begin(owner, lambda session: asked_of(session, axes, wanted, max_tokens, repeats))
         except Exception as error:
             raise refusal(error) from None
         try:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
 
-from dspark_core.errors import ParameterError
 from dspark_core.sweep.read import read_report
 from dspark_core.sweep.report import csv_text, head, left_out_json
 from dspark_core.sweep.runner import Sweep
 from ui.answering import told, visitor_of
-from ui.explore.asked import read_object, read_point, read_sweep
+from ui.explore.asked import Asked, read_object, read_point, read_sweep
 from ui.explore.sweeps import Running, Sweeps
 from ui.host import SessionHost
 from ui.ports import SessionPort
@@ -38,11 +37,7 @@ class Desk:
         visitor = visitor_of(request)
         name = secrets.token_hex(4)
         try:
-            self.sweeps.check(visitor)
-            session = self.session()
-            asked = read_sweep(session, text)
-            running = Running(Sweep(session, asked.grid, asked.settings), head(session.info))
-            self.sweeps.begin(visitor, running)
+            running = self.begin(visitor, lambda session: read_sweep(session, text))
         except Exception as error:
             yield _message(state="refused", error=told(error))
             return
@@ -50,6 +45,15 @@ class Desk:
             yield from self._tell(name, running)
         finally:
             self.sweeps.end(visitor, running)
+
+    def begin(self, owner: str, wanted: Callable[[SessionPort], Asked]) -> Running:
+        """Put a sweep in the line; ``owner`` has to end it. Raises DSparkError for what ``wanted`` refuses as well."""
+        self.sweeps.check(owner)
+        session = self._host.opened("Start again when it is.")
+        asked = wanted(session)
+        running = Running(Sweep(session, asked.grid, asked.settings), head(session.info))
+        self.sweeps.begin(owner, running)
+        return running
 
     def stop(self, request: gr.Request) -> None:
         """End the visitor's own sweep; what is there stays."""
@@ -70,20 +74,13 @@ class Desk:
     def apply(self, text: str) -> list[Any]:
         """A row's setting into the controls of Chat, in the order that `Explore.connect` names them."""
         try:
-            point = read_point(self.session().info, text)
+            point = read_point(self._host.opened("Start again when it is.").info, text)
         except Exception as error:
             return [_message(state="refused", error=told(error)), *[gr.skip()] * 7]
         return [
             _message(applied=str(point), id=secrets.token_hex(4)),
             point.drafter, point.policy, point.l_min, point.l_max, point.threshold, point.temperature, False,
         ]  # fmt: skip
-
-    def session(self) -> SessionPort:
-        """The open session. Raises ParameterError before it is there."""
-        session = self._host.session
-        if session is None:
-            raise ParameterError(f"The model is not ready: {self._host.state.stage}. Start again when it is.")
-        return session
 
     def _tell(self, name: str, running: Running) -> Iterator[str]:
         sent: dict[int, dict[str, Any]] = {}

@@ -71,7 +71,7 @@ class Experiments:
         """Run one experiment and tell how it stands; whatever fails is told as well."""
         visitor, run = visitor_of(request), None
         try:
-            session = self._session()
+            session = self._host.opened("Try again when it is.")
             asked = _request(session, prompt, drafter, policy, threshold, temperature)
             run = _started(asked, read_whole("Tokens compared", tokens), read_whole("Texts of each", texts))
             wanted = requests_for(asked, run.texts, run.comparison.tokens, run.words["seed"])
@@ -92,12 +92,6 @@ class Experiments:
             yield run.message("failed", told(error))
         finally:
             self.runs.end(visitor)
-
-    def _session(self) -> SessionPort:
-        session = self._host.session
-        if session is None:
-            raise ParameterError(f"The model is not ready: {self._host.state.stage}. Try again when it is.")
-        return session
 
 
 def _request(

@@ -10,7 +10,7 @@ from typing import Any
 from gradio.events import api
 
 from dspark_core.bench.prompts import DEFAULT_SETS
-from dspark_core.errors import DSparkError, ParameterError
+from dspark_core.errors import DSparkError
 from ui.endpoints import MAX_CALLS, in_steps, refusal
 from ui.host import SessionHost
 from ui.load.asked import Wanted
@@ -66,9 +66,7 @@ class LoadCalls:
         """
         owner = f"call-{secrets.token_hex(8)}"
         try:
-            session = self._host.session
-            if session is None:
-                raise ParameterError(f"The model is not ready: {self._host.state.stage}. Call again when it is.")
+            session = self._host.opened("Call again when it is.")
             wanted = Wanted(
                 users, drafter or next(iter(session.info.drafters)), policy, l_min, l_max, threshold, temperature,
                 max_tokens, sets or list(DEFAULT_SETS), seconds, False,

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.bench.prompts import DEFAULT_SETS, SETS
-from dspark_core.errors import DSparkError, ParameterError
+from dspark_core.errors import DSparkError
 from dspark_core.load_test.room import MOST_USERS, check_users
 from dspark_core.params import PRESETS, Preset, ScheduleParams
 from dspark_core.scheduling import POLICIES
@@ -19,7 +19,6 @@ from ui.load.calls import LoadCalls
 from ui.load.desk import Desk
 from ui.load.watch import Watch, machine_json
 from ui.panels import feed, panel
-from ui.ports import SessionPort
 from ui.tab import Deck
 from ui.trace import to_json
 from ui.words import say
@@ -192,7 +191,7 @@ class Load:
     def _watched(self, request: gr.Request, values: tuple[Any, ...], *, walking: bool) -> Iterator[Changes]:
         visitor = visitor_of(request)
         try:
-            session = self._ready()
+            session = self._host.opened("Try again when it is.")
             run = self.desk.begin(visitor, lambda: Wanted(*values).opened(session, walking=walking))
         except Exception as error:
             yield {self._feed: note("error", told(error))}
@@ -207,12 +206,6 @@ class Load:
         finally:  # also when the browser went away
             self.desk.end(visitor)
         yield {self._feed: watch.ending(stopped=stopped), **self._buttons(running=False)}
-
-    def _ready(self) -> SessionPort:
-        session = self._host.session
-        if session is None:
-            raise ParameterError(f"The model is not ready: {self._host.state.stage}. Try again when it is.")
-        return session
 
     def _buttons(self, *, running: bool) -> Changes:
         return {

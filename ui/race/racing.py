@@ -54,9 +54,7 @@ class Racing:
         self, prompt: object, lanes: object, temperature: object, max_tokens: object, seed: object, repeats: object
     ) -> Race:
         """A race of checked parameters. Raises ParameterError."""
-        session = self._host.session
-        if session is None:
-            raise ParameterError(f"The model is not ready: {self._host.state.stage}. Start the race when it is.")
+        session = self._host.opened("Start the race when it is.")
         text = read_prompt(prompt)
         if not isinstance(lanes, Sequence) or isinstance(lanes, str) or not all(isinstance(n, str) for n in lanes):
             raise ParameterError("The lanes must be a list of names, such as plain and dspark+threshold@0.3.")

@@ -1,11 +1,11 @@
-"""What a sweep needs of an open session: a part of `dspark_core.loading.Session`."""
+"""What parts of the program need of an open session: slices of `dspark_core.loading.Session`, without torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dspark_core.events import Event
+from dspark_core.events import Event, LoadSample
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 
 
@@ -30,8 +30,15 @@ class Engine(Protocol):
         """Start an answer, or let it wait for its turn. Raises ResourceError when too many wait."""
 
 
-class Info(Protocol):
-    """What is open."""
+class LoadedEngine(Engine, Protocol):
+    """An engine that also tells how busy it and the hardware are."""
+
+    def load(self) -> LoadSample:
+        """How busy hardware and engine are, at once."""
+
+
+class Origin(Protocol):
+    """Where figures come from."""
 
     @property
     def model(self) -> str:
@@ -39,11 +46,15 @@ class Info(Protocol):
 
     @property
     def device_label(self) -> str:
-        """Where it runs."""
+        """Where it runs, ready for the screen."""
 
     @property
     def dtype(self) -> str:
         """Number format of the weights."""
+
+
+class Info(Origin, Protocol):
+    """What is open."""
 
     @property
     def num_draft_tokens(self) -> int:
@@ -51,7 +62,7 @@ class Info(Protocol):
 
     @property
     def drafters(self) -> Mapping[str, str]:
-        """Drafter names, the default first."""
+        """Drafter names, the default first, each with a note ('' if there is nothing to say)."""
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -59,7 +70,7 @@ class Info(Protocol):
 
     @property
     def step_curve(self) -> str:
-        """Where the step times come from, or why there are none."""
+        """Where the step times come from, or why there are none; some policies need them."""
 
 
 class Session(Protocol):
