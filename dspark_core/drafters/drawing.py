@@ -40,6 +40,7 @@ class Drawing:
         self.temperatures = temperatures
         self.text = text
         self._committed = 0 if text is None else len(text)
+        self._match: tuple[int, int] | None = None  # of the position that comes next, once it is asked for
         if text is not None:
             text.push(ask.anchor)
         self.failure: Exception | None = None
@@ -80,17 +81,19 @@ class Drawing:
         self.previous = token_id
         if self.text is not None:
             self.text.push(token_id)
+            self._match = None
         self._token_ids.append(token_id)
         self._shown.append(shown)
         self._ids.append(candidate_ids)
         self._laws.append(probs)
 
+    @property
     def match(self) -> tuple[int, int]:
         """(n, token) that followed the longest match of the text before x_k; (0, 0) without one."""
-        if self.text is None:
-            return 0, 0
-        n, place = self.text.match()
-        return (n, self.text.tokens[place]) if n else (0, 0)
+        if self._match is None:  # the confidence and the law both ask
+            n, place = (0, 0) if self.text is None else self.text.match()
+            self._match = (n, self.text.tokens[place]) if self.text is not None and n else (0, 0)
+        return self._match
 
     def forget_drafts(self) -> None:
         """The text is what is committed again: what becomes of the drafts is not known yet."""

@@ -160,14 +160,11 @@ class CopyStage:
 
     def __init__(self, head: CopyHead, vocabulary: torch.Tensor | None) -> None:
         self._longest = head.longest
-        lengths = torch.arange(head.longest + 1)
         self._hidden = head.hidden.detach().float()
-        own = {name: value.detach().float().cpu() for name, value in head.state_dict().items()}
-        plain = CopyHead(head.longest, 1)
-        plain.load_state_dict({**own, "hidden": torch.zeros(1)})
+        lengths = torch.arange(head.longest + 1, device=self._hidden.device)
         with torch.no_grad():
-            self._by_length = plain.gate(torch.zeros(len(lengths), 1), lengths).tolist()
-            self._shifts = plain.confidence_shift(lengths).tolist()
+            self._by_length = head.gate(self._hidden.new_zeros(len(lengths), len(self._hidden)), lengths).tolist()
+            self._shifts = head.confidence_shift(lengths).tolist()
         self._places = None if vocabulary is None else {token: place for place, token in enumerate(vocabulary.tolist())}
 
     def hidden_gates(self, hidden: torch.Tensor) -> list[float]:
@@ -176,7 +173,7 @@ class CopyStage:
 
     def confidence_shift(self, drawing: Drawing) -> float:
         """β_n at the position that comes next."""
-        return float(self._shifts[min(self._longest, drawing.match()[0])])
+        return float(self._shifts[min(self._longest, drawing.match[0])])
 
     def among(
         self,
@@ -193,7 +190,7 @@ class CopyStage:
         """
         bias = None
         for row, (drawing, gate) in enumerate(zip(drawings, gates, strict=True)):
-            n, token = drawing.match()
+            n, token = drawing.match
             place = token if self._places is None else self._places.get(token, -1)
             if n == 0 or place < 0:
                 continue

@@ -15,7 +15,7 @@ from dspark_core.errors import ParameterError
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Batch, collate
 from dspark_core.training.cache import CachedSequence, FeatureCache
-from dspark_core.training.forward import block_hidden, with_copy
+from dspark_core.training.forward import block_hidden, places_among, with_copy
 
 GREEDY_TEMPERATURE = 0.02  # at and below this an answer counts as greedy
 _CHUNK = 32  # anchors at once: their logits over the vocabulary are the memory needed
@@ -93,6 +93,7 @@ class Evaluator:
         self.cache, self.autocast, self.draft_ids = cache, autocast, draft_ids
         self.embedding, self.lm_head = tables
         self._draft_head = self.lm_head if draft_ids is None else self.lm_head[draft_ids]
+        self._places = None if draft_ids is None else places_among(draft_ids, len(self.lm_head))
 
     def greedy(self, drafter: Drafter, sequences: Iterable[CachedSequence]) -> GreedyResult:
         """Pooled greedy rounds over greedy answers (an end token inside a block ends the text there)."""
@@ -153,18 +154,9 @@ class Evaluator:
                 mixed = drafter.markov_head.block(drafter.markov_head.embed(batch.prev_ids[0]), hidden)
                 logits = logits + drafter.markov_head.scores(mixed, self.draft_ids)
             if drafter.copy_head is not None:
-                copied = self._place(batch.copied[0])
-                bias = drafter.copy_head.gate(hidden, batch.matched[0]) * (copied >= 0)
-                logits = with_copy(logits, copied, bias)
+                copied = batch.copied[0] if self._places is None else self._places[batch.copied[0]]
+                logits = with_copy(logits, copied, drafter.copy_head.gate(hidden, batch.matched[0]))
         return logits, hidden
-
-    def _place(self, token_ids: Tensor) -> Tensor:
-        """Where each token stands among those that may be drafted; -1 where it does not."""
-        if self.draft_ids is None:
-            return token_ids
-        place = torch.full((len(self.lm_head),), -1, dtype=torch.long, device=token_ids.device)
-        place[self.draft_ids] = torch.arange(len(self.draft_ids), device=token_ids.device)
-        return place[token_ids]
 
     def _acceptance(self, drafter: Drafter, batch: Batch) -> tuple[Tensor, Tensor]:
         """1 - ½‖p_d - p_t‖₁ and the confidence, both [A, L]."""

@@ -39,14 +39,20 @@ class Candidates:
     def of(cls, common: Tensor, labels: Tensor, vocab_size: int) -> "Candidates":
         """The common tokens plus every label of the batch."""
         ids = torch.unique(torch.cat((common, labels.flatten())))
-        place = torch.full((vocab_size,), -1, dtype=torch.long, device=ids.device)
-        place[ids] = torch.arange(len(ids), device=ids.device)
-        return cls(ids, place)
+        return cls(ids, places_among(ids, vocab_size))
+
+
+def places_among(ids: Tensor, vocab_size: int) -> Tensor:
+    """[V]: each token's place among `ids` [C], -1 where it is absent."""
+    places = torch.full((vocab_size,), -1, dtype=torch.long, device=ids.device)
+    places[ids] = torch.arange(len(ids), device=ids.device)
+    return places
 
 
 def with_copy(logits: Tensor, copied: Tensor, bias: Tensor) -> Tensor:
-    """The logits [..., C], at ``copied`` [...] (-1: absent) raised by ``bias`` [...]."""
-    return logits.scatter_add(-1, copied.clamp_min(0).unsqueeze(-1), bias.to(logits.dtype).unsqueeze(-1))
+    """The logits [..., C], at ``copied`` [...] raised by ``bias`` [...], and as they are where that is -1: absent."""
+    bias = (bias * (copied >= 0)).to(logits.dtype)
+    return logits.scatter_add(-1, copied.clamp_min(0).unsqueeze(-1), bias.unsqueeze(-1))
 
 
 def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch: Batch, common: Tensor) -> DraftLoss:
@@ -68,7 +74,7 @@ def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch
     copying, matched = drafter.copy_head, batch.matched.flatten()[kept]
     if copying is not None:
         copied = candidates.place[batch.copied.flatten()[kept]]
-        draft_logits = with_copy(draft_logits, copied, copying.gate(hidden, matched) * (copied >= 0))
+        draft_logits = with_copy(draft_logits, copied, copying.gate(hidden, matched))
     target_hidden = batch.target_hidden.flatten(0, 2)[kept].to(table.dtype)
     with torch.no_grad():
         target_logits = functional.linear(target_hidden, table)
