@@ -133,6 +133,19 @@ def set_number(page, selector, value):
     )
 
 
+def fits(page, width, parts, keep, name):
+    """The whole page is kept as a picture; neither it nor any of ``parts`` is wider than the window."""
+    page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
+    keep(page, name)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    too_wide = page.evaluate(
+        "(parts) => [...document.querySelectorAll(parts)].filter((n) => n.offsetParent"
+        " && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest('.ds-scroll')).map((n) => n.outerHTML)",
+        parts,
+    )
+    assert too_wide == []
+
+
 def until(check, seconds=40.0):
     """Waits until ``check()`` is true; returns its last value."""
     end = time.monotonic() + seconds

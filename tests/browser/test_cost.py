@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.conftest import ask, open_tab, set_number, shows
+from tests.browser.conftest import ask, fits, open_tab, set_number, shows
 
 pytestmark = pytest.mark.browser
 
@@ -52,6 +52,4 @@ def test_the_chats_measurement_is_taken_over_and_called_measured(visit, fake_add
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_tab_fits_and_is_kept_as_a_picture(visit, fake_address, keep, theme, width):
     page = opened(visit(fake_address, width=width, theme=theme))
-    page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
-    keep(page, f"cost-{theme}-{width}")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits(page, width, ".ds-cost *", keep, f"cost-{theme}-{width}")

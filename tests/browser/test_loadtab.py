@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.browser.conftest import ask, open_tab, set_number, shows, until
+from tests.browser.conftest import ask, fits, open_tab, set_number, shows, until
 from tests.ui.fake_session import FakeSession
 
 pytestmark = pytest.mark.browser
@@ -105,14 +105,7 @@ def test_a_visitor_chats_beside_and_another_sees_that_a_run_goes_on(visit, crowd
 def test_the_tab_fits_and_is_kept_as_a_picture(visit, address, keep, theme, width):
     page = started(opened(visit(address, width=width, theme=theme)))
     time.sleep(1.5)
-    page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
-    keep(page, f"load-{theme}-{width}")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    too_wide = page.evaluate(
-        "[...document.querySelectorAll('.ds-loadtab *')].filter((n) => n.offsetParent"
-        " && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest('.ds-scroll')).map((n) => n.outerHTML)"
-    )
-    assert too_wide == []
+    fits(page, width, ".ds-loadtab *", keep, f"load-{theme}-{width}")
     page.click("#ds-load-stop")
     shows(page, ".ds-load-state", "Stopped")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.browser.conftest import ask, set_number, shows, until
+from tests.browser.conftest import ask, fits, set_number, shows, until
 
 pytestmark = pytest.mark.browser
 SEEN = "(document.querySelector('.ds-rno').textContent.match(/\\d+/g) ?? []).map(Number)"  # round, of how many
@@ -139,11 +139,4 @@ def test_without_the_tick_no_laws_are_collected_and_the_page_says_so(visit, fake
 def test_a_round_in_detail_fits_and_is_kept_as_a_picture(visit, fake_address, keep, theme, width):
     page = opened(answered(visit, fake_address, width=width, theme=theme))
     time.sleep(0.5)
-    page.set_viewport_size({"width": width, "height": int(page.evaluate("document.documentElement.scrollHeight")) + 20})
-    keep(page, f"rounds-{theme}-{width}")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    too_wide = page.evaluate(
-        "[...document.querySelectorAll('.ds-rounds *')].filter((n) => n.offsetParent"
-        " && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest('.ds-scroll')).map((n) => n.outerHTML)"
-    )
-    assert too_wide == []
+    fits(page, width, ".ds-rounds *", keep, f"rounds-{theme}-{width}")

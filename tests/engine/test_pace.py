@@ -12,23 +12,8 @@ from dspark_core.errors import ParameterError, ResourceError
 from dspark_core.events import DecodeRound, Finished
 from dspark_core.pace import Held, Pace
 from dspark_core.params import ScheduleParams
-from tests.engine.counting import ask, held, open_engine, wait_until
+from tests.engine.counting import ask, wait_until
 from tests.engine.test_queue import LONG, next_of
-
-
-@pytest.fixture
-def opened():
-    engines = []
-
-    def open_one(**options):
-        engines.append(open_engine(**options))
-        return engines[-1]
-
-    yield open_one
-    for engine in engines:
-        engine.close()
-        assert held(engine) == (0, 0)
-        assert engine.num_active == 0
 
 
 def quiet(generation, seconds=0.15):

@@ -8,26 +8,9 @@ from dspark_core.decode_loop import PREFILL_CHUNK
 from dspark_core.errors import ResourceError
 from dspark_core.events import DecodeRound, Finished, Prefilled, Waiting
 from dspark_core.params import ScheduleParams
-from tests.engine.counting import ask, held, open_engine, wait_until
+from tests.engine.counting import ask, held, wait_until
 
 LONG = 3000
-
-
-@pytest.fixture
-def opened():
-    """Opens engines; at the end nothing may be held by any of them."""
-    engines = []
-
-    def open_one(**options):
-        engines.append(open_engine(**options))
-        return engines[-1]
-
-    yield open_one
-    for engine in engines:
-        engine.close()
-        assert held(engine) == (0, 0)
-        assert engine.num_active == 0
-        assert not engine._thread.is_alive()
 
 
 def next_of(kind, generation):
