@@ -33,7 +33,7 @@ class Parameter:
 
     Attributes:
         name: as it stands in the address.
-        component: what it sets: a Slider, Number, Dropdown, Radio, Checkbox or Textbox.
+        component: what it sets: a Slider, Number, Dropdown, Radio, Checkbox, CheckboxGroup or Textbox.
         clipped: a whole number above the slider's end acts as that end, as L_max above γ does.
         follow: whether the address follows the component; else it only loses the value when that has changed.
         check: raises ParameterError for a text that the component would take and its readers would not.
@@ -55,10 +55,13 @@ class Parameter:
         part = self.component
         if isinstance(part, gr.Checkbox):
             return self._one_of(text, {"0": False, "1": True})
-        if isinstance(part, (gr.Dropdown, gr.Radio)):
+        if isinstance(part, (gr.Dropdown, gr.Radio, gr.CheckboxGroup)):
             named = fitted.get("choices", part.choices)
-            values = [choice[1] if isinstance(choice, tuple) else choice for choice in named]
-            return self._one_of(text, {str(value): value for value in values})
+            choices = [choice[1] if isinstance(choice, tuple) else choice for choice in named]
+            values = {str(choice): choice for choice in choices}
+            if isinstance(part, gr.CheckboxGroup) or getattr(part, "multiselect", False):
+                return self._some_of(text, values)
+            return self._one_of(text, values)
         if isinstance(part, (gr.Slider, gr.Number)):
             return self._number(text, part, fitted.get("maximum", part.maximum))
         if len(text) > MAX_TEXT:
@@ -71,6 +74,16 @@ class Parameter:
         if text not in values:
             raise ParameterError(f"{self.name} is {shown(text)}; it must be one of: {', '.join(values)}.")
         return values[text]
+
+    def _some_of(self, text: str, values: dict[str, Any]) -> list[Any]:
+        """Names with commas between them."""
+        part, names = self.component, list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        most = getattr(part, "max_choices", None) or len(values)
+        if not 1 <= len(names) <= most:
+            raise ParameterError(f"{self.name} is {shown(text)}; it must be 1 to {most} names with commas between.")
+        if getattr(part, "allow_custom_value", False):
+            return names
+        return [self._one_of(name, values) for name in names]
 
     def _number(self, text: str, part: Any, high: float | None) -> float:
         low, whole = part.minimum, part.step is not None and float(part.step).is_integer()

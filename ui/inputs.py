@@ -49,6 +49,11 @@ def read_seed(value: object) -> int | None:
     return read_whole("The seed", value)
 
 
+def check_seed(text: str) -> None:
+    """Raises ParameterError for what is no seed."""
+    SamplingParams(seed=read_seed(text))
+
+
 def read_schedule(
     policy: object, l_min: object, l_max: object, threshold: object, beyond_cut: object, band_low: object,
     band_high: object, load_signal: object, simulated_load: object,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.errors import DSparkError
-from dspark_core.params import PRESETS, Preset, SamplingParams, ScheduleParams
+from dspark_core.params import PRESETS, Preset, ScheduleParams
 from ui.address import Address
 from ui.answering import Answering, Changes, Turn, notice, visitor_of
 from ui.endpoints import Endpoints
 from ui.host import SessionHost
-from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, read_schedule, read_seed
+from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, check_seed, read_schedule
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
-from ui.ports import InfoPort
-from ui.tab import Deck
+from ui.ports import SessionPort
+from ui.tab import Deck, Fit
 from ui.tabs import page_tabs
 from ui.trace import figures_json, load_json, to_json
 from ui.visitors import Visitors
@@ -47,9 +47,10 @@ def build_page(host: SessionHost) -> gr.Blocks:
         pulse = gr.Timer(STATUS_S)
         signs: dict[str, Callable[[], Any]] = {}
         address = Address(("chat", *(tab.key for tab in tabs)))
-        wiring = Wiring(host, visitors, parts, boot, signs, address)
+        fits: list[Fit] = []
+        wiring = Wiring(host, visitors, parts, boot, signs, address, fits)
         for tab in tabs:
-            tab.connect(Deck(demo, host, visitors, parts, QUIET, signs, address))
+            tab.connect(Deck(demo, host, visitors, parts, QUIET, signs, address, fits))
         wiring.connect(demo, pulse)
         Endpoints(host).publish()
     demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
@@ -67,10 +68,11 @@ class Wiring:
         boot: gr.Timer,
         signs: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
         address: Address | None = None,
+        fits: Sequence[Fit] = (),
     ) -> None:
         self._address = address = address or Address(("chat",))
         for name in (*SCHEDULE_CONTROLS, *SAMPLING_CONTROLS, "drafter"):
-            clipped, check = name in ("l_min", "l_max"), _check_seed if name == "seed" else None
+            clipped, check = name in ("l_min", "l_max"), check_seed if name == "seed" else None
             address.add(name, getattr(parts, name), clipped=clipped, check=check)
         address.add("prompt", parts.prompt, follow=False)
         address.pair("l_min", "l_max")
@@ -80,6 +82,7 @@ class Wiring:
         self._parts = parts
         self._boot = boot
         self._signs = signs
+        self._fits = fits
 
     def connect(self, demo: gr.Blocks, pulse: gr.Timer) -> None:
         """Attach every listener. All are private: no API page, no direct calls beside the queue."""
@@ -88,7 +91,8 @@ class Wiring:
         self._connect_schedule(quiet)
         parts = self._parts
         addressed = [*self._address.components, parts.address, parts.notice]
-        configured = [self._boot, parts.send, parts.retry, *addressed]
+        fitted = [part for components, _ in self._fits for part in components if part not in addressed]
+        configured = [self._boot, parts.send, parts.retry, *addressed, *fitted]
         gr.on([demo.load, self._boot.tick], self.configure, None, configured, **quiet)
         gr.on([demo.load, pulse.tick], self.status, None, parts.status, queue=False, **quiet)
         parts.retry.click(self.retry, None, [self._boot, parts.retry, parts.notice], **quiet)
@@ -152,7 +156,7 @@ class Wiring:
         if session is None:
             return {self._boot: gr.Timer(active=True)}
         ready = {self._boot: gr.Timer(active=False), parts.send: gr.update(interactive=True)}
-        fitted = self._fitted(session.info)
+        fitted = self._fitted(session)
         return ready | self._addressed(request, fitted, fitted)
 
     def go(self, request: gr.Request) -> Changes:
@@ -160,7 +164,7 @@ class Wiring:
         session = self._host.session
         if session is None:
             return {}
-        return self._addressed(request, self._fitted(session.info), {})
+        return self._addressed(request, self._fitted(session), {})
 
     def _addressed(self, request: gr.Request, fitted: Changes, first: Changes) -> Changes:
         """``first`` with the address's values; ``fitted`` is what the session allows."""
@@ -173,16 +177,20 @@ class Wiring:
             changes[parts.notice] = notice("info", f"The address asks for what cannot be set. {said} The rest applies.")
         return changes
 
-    def _fitted(self, info: InfoPort) -> Changes:
-        parts, top = self._parts, max(1, info.num_draft_tokens)
+    def _fitted(self, session: SessionPort) -> Changes:
+        parts, info = self._parts, session.info
+        top = max(1, info.num_draft_tokens)
         names = list(info.drafters)
         policy = DEFAULT_SCHEDULE.policy if DEFAULT_SCHEDULE.policy in info.policies else info.policies[0]
-        return {
+        chat: Changes = {
             parts.drafter: gr.update(choices=names, value=names[0]),
             parts.policy: gr.update(choices=list(info.policies), value=policy),
             parts.l_min: gr.update(maximum=top, value=min(DEFAULT_SCHEDULE.l_min, top)),
             parts.l_max: gr.update(maximum=top, value=min(DEFAULT_SCHEDULE.l_max, top)),
         }
+        for _, fit in self._fits:
+            chat |= fit(session)
+        return chat
 
     def status(self) -> str:
         """What the session does and how busy the machine is, as JSON for the store."""
@@ -270,10 +278,6 @@ class Wiring:
     def leave(self, request: gr.Request) -> None:
         """The browser tab is gone: end what it had running."""
         self._visitors.forget(visitor_of(request))
-
-
-def _check_seed(text: str) -> None:
-    SamplingParams(seed=read_seed(text))
 
 
 def _preset_handler(wiring: Wiring, preset: Preset) -> Any:

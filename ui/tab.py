@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import gradio as gr
@@ -11,7 +11,10 @@ import gradio as gr
 from ui.address import Address
 from ui.host import SessionHost
 from ui.layout import Parts
+from ui.ports import SessionPort
 from ui.visitors import Visitors
+
+Fit = tuple[Sequence[Any], Callable[[SessionPort], dict[Any, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class Deck:
         quiet: keyword arguments of every private listener.
         signs: what tabs add to the status that every visitor gets once a second: a name, and who tells it.
         address: the page's address, for controls of the tab that a link may set.
+        fits: components, and who tells what of them the session changes once it is open (choices, bounds). What the
+            address says of them holds; so a tab must not set them by itself.
     """
 
     demo: gr.Blocks
@@ -35,6 +40,7 @@ class Deck:
     quiet: dict[str, Any]
     signs: dict[str, Callable[[], Any]]
     address: Address
+    fits: list[Fit] = field(default_factory=list)
 
 
 class Tab(Protocol):

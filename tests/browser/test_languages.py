@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.conftest import ask, choose, set_number, shows, until
+from tests.browser.conftest import ask, choose, open_tab, set_number, shows, until
 
 pytestmark = pytest.mark.browser
 LEFT = r"""(root) => {
@@ -23,6 +23,22 @@ LEFT = r"""(root) => {
   }
   return left;
 }"""
+
+
+CHINESE = r"""() => {
+  // Chinese texts in the open tab, but for names, the built-in prompts and the model's texts.
+  const left = [];
+  for (const panel of document.querySelectorAll("#ds-tabs [role=tabpanel]")) {
+    const walker = document.createTreeWalker(panel, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const parent = node.parentElement;
+      if (!parent.checkVisibility() || parent.closest("[translate=no], code, .ds-said, .ds-tok, .ds-example")) continue;
+      if (/[\u4e00-\u9fff]/.test(node.data)) left.push(node.data.trim());
+    }
+  }
+  return left;
+}"""
+TABS = ("learn", "calibration", "lab", "race", "load", "cost", "explore", "rounds", "chat")
 
 
 def question(page):
@@ -91,6 +107,40 @@ def test_a_link_brings_tab_and_settings_back_and_the_address_follows_them(visit,
     assert until(lambda: again.input_value("#ds-l-max input[type=number]") == "2")
     set_number(again, "#ds-temperature", 0)
     assert until(lambda: "temperature" not in question(again)), again.url
+
+
+def test_every_tab_has_its_controls_in_the_address(visit, fake_address):
+    query = "race_lanes=plain,dspark%2Bfixed&race_seed=7&load_users=3&load_sets=code&load_plain=0&lab_temperature=1.5"
+    query += "&calibration_prompts=6&cost_elasticity=0.5&explore_threshold=0:0.9:0.3"
+    page = visit(f"{fake_address}?tab=explore&{query}")
+    assert page.input_value(".ds-ex-form [name=threshold]") == "0:0.9:0.3"
+    for selector, value in {
+        "#ds-load-users": "3", "#ds-lab-temperature": "1.5", "#ds-cal-prompts": "6", "#ds-cost-elasticity": "0.5",
+    }.items():  # fmt: skip
+        assert until(lambda: page.input_value(f"{selector} input[type=number]") == value), selector  # noqa: B023
+    assert page.input_value("#ds-race-seed textarea, #ds-race-seed input") == "7"
+    open_tab(page, "race")
+    shows(page, "#ds-race-lanes", "dspark+fixed")
+    page.fill("#ds-race-seed textarea, #ds-race-seed input", "")
+    assert until(lambda: "race_seed" not in question(page))
+    assert question(page)["race_lanes"] == "plain,dspark+fixed"
+    assert question(page)["load_users"] == "3"
+    open_tab(page, "explore")
+    page.fill(".ds-ex-form [name=threshold]", "0.5")
+    assert until(lambda: question(page).get("explore_threshold") == "0.5")
+
+
+def test_what_is_drawn_in_every_tab_changes_its_language(visit, fake_address):
+    page = visit(fake_address, locale="zh-CN")
+    answered(page)
+    for tab in TABS:
+        open_tab(page, tab)
+        page.wait_for_timeout(300)
+    page.wait_for_selector(".ds-cal-body", state="attached")
+    page.click("[data-language=en]")
+    for tab in TABS:
+        open_tab(page, tab)
+        assert until(lambda: page.evaluate(CHINESE) == []), (tab, page.evaluate(CHINESE))
 
 
 def test_what_an_address_cannot_have_is_told_and_inert_and_the_rest_applies(visit, fake_address):

@@ -19,6 +19,11 @@ def address():
             address.add("threshold", gr.Slider(0, 1, 0.3, step=0.01))
             address.add("beyond", gr.Checkbox(value=True))
             address.add("policy", gr.Dropdown(["threshold", "fixed"], value="threshold"))
+            address.add("sets", gr.CheckboxGroup(["chat", "code"], value=["chat"]))
+            address.add(
+                "lanes",
+                gr.Dropdown(["plain"], multiselect=True, max_choices=3, allow_custom_value=True, value=["plain"]),
+            )
             address.add("seed", gr.Textbox(), check=read_seed)
             address.add("prompt", gr.Textbox(), follow=False)
             address.pair("l_min", "l_max")
@@ -36,6 +41,12 @@ def test_good_values_are_read_by_the_kind_of_their_control(address):
     }  # fmt: skip
 
 
+def test_a_list_is_names_with_commas_between_and_the_same_name_counts_once(address):
+    values, problems = address.read({"sets": "code, chat,code", "lanes": "plain,dspark+fixed@3"}, {})
+    assert problems == []
+    assert values == {"sets": ["code", "chat"], "lanes": ["plain", "dspark+fixed@3"]}
+
+
 @pytest.mark.parametrize("bad", ["", "nan", "inf", "-1", "1.5", "\u0661", "<img src=x>", "9" * 5000, "0x1", "'"])
 def test_a_bad_number_is_told_with_its_name_and_what_is_allowed_while_the_rest_applies(address, bad):
     values, problems = address.read({"threshold": bad, "policy": "fixed"}, {})
@@ -51,6 +62,9 @@ def test_a_bad_number_is_told_with_its_name_and_what_is_allowed_while_the_rest_a
     [
         ("policy", "<b>", "threshold, fixed"),
         ("beyond", "yes", "0, 1"),
+        ("sets", "chat,<b>", "chat, code"),
+        ("sets", ",", "1 to 2 names"),
+        ("lanes", "a,b,c,d", "1 to 3 names"),
         ("l_max", "2.5", "a whole number from 0 to 15"),
         ("l_max", "inf", "a whole number from 0 to 15"),
         ("seed", "x", "seed"),

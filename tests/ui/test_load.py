@@ -152,7 +152,7 @@ def test_a_walk_measures_every_number_of_users_with_and_without_drafts(page, mon
 
 def test_the_last_places_stay_free_for_visitors():
     page = Page(max_active=8)
-    fitted = page.tab.machine()
+    fitted = page.tab.fit(page.session)
     assert fitted[page.tab._users]["maximum"] == 7
     refused = list(page.start(users=8))
     assert "from 1 to 7" in refused[0]["text"]
@@ -230,7 +230,7 @@ def test_presets_keep_within_what_the_drafter_drafts(page):
 
 
 def test_the_machine_is_told_with_its_curve_and_the_articles_table(page):
-    told = json.loads(page.tab.machine()[page.tab._feed])
+    told = json.loads(page.tab.machine())
     assert told["curve"] == []
     assert told["curve_note"] == "not profiled: scripted"
     assert told["published"] == [[1, 9, 51, 100], [10, 50, 100, 200], [51, None, 200, 400]]

@@ -49,8 +49,11 @@ class Calibration:
         """Recorded, Collect, Stop and the visitor's own answers."""
         quiet: dict[str, Any] = deck.quiet
         collecting = Collecting(deck.host)
-        recorded = [self._recorded.click, self._setting.change, self._panel.click]
-        gr.on(recorded, collecting.recorded, self._setting, self._feed, preprocess=False, **quiet)
+        deck.address.add("calibration_setting", self._setting)
+        deck.address.add("calibration_prompts", self._prompts)
+        self._panel.click(collecting.unasked, self._setting, self._feed, preprocess=False, **quiet)
+        asked = [self._recorded.click, self._setting.change]
+        gr.on(asked, collecting.recorded, self._setting, self._feed, preprocess=False, **quiet)
         self._collect.click(
             collecting.collect, [self._setting, self._prompts, deck.parts.drafter], self._feed, preprocess=False,
             concurrency_limit=8, concurrency_id="calibration", **quiet,

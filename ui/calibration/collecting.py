@@ -53,10 +53,11 @@ class Collecting:
 
     def recorded(self, setting: Any) -> str:
         """The figures of the rounds that ship."""
-        try:
-            return _recorded_json(_temperature(setting))
-        except Exception as error:
-            return _state("failed", told(error))
+        return _recorded_told(setting, unasked=False)
+
+    def unasked(self, setting: Any) -> str:
+        """The same, sent when the tab is opened: the page shows it only while nothing else was asked for."""
+        return _recorded_told(setting, unasked=True)
 
     def own(self, text: Any) -> str:
         """The figures of the rounds that the visitor's page has seen; ``text`` is whatever a browser sent."""
@@ -105,8 +106,15 @@ class Collecting:
             self.runs.end(visitor)
 
 
-@lru_cache(maxsize=len(SETTINGS))
-def _recorded_json(temperature: float) -> str:
+def _recorded_told(setting: Any, *, unasked: bool) -> str:
+    try:
+        return _recorded_json(_temperature(setting), unasked=unasked)
+    except Exception as error:
+        return _state("failed", told(error))
+
+
+@lru_cache(maxsize=2 * len(SETTINGS))
+def _recorded_json(temperature: float, *, unasked: bool) -> str:
     recorded = read_recorded()
     if recorded is None:
         raise ParameterError("No recorded set ships with this version. Press Collect here once the model is ready.")
@@ -116,7 +124,7 @@ def _recorded_json(temperature: float) -> str:
     weights = recorded.weights_sha256[:8]  # a drafter that was trained again has others
     label = f"{made.model}, {made.drafter} (weights {weights}), {made.dtype}, {prompts} prompts"
     figures = figures_json(temperature, recorded.parts[temperature], recorded.num_positions)
-    return _shown("recorded", label, setting, figures)
+    return _shown("recorded", label, setting, figures, unasked=unasked)
 
 
 def _temperature(setting: Any) -> float:
@@ -178,7 +186,10 @@ def _state(state: str, text: str, **more: Any) -> str:
     return to_json({"kind": "calibration", "run": {"state": state, "text": text, **more}})
 
 
-def _shown(source: str, label: str, setting: str, figures: dict[str, Any], *, stopped: bool = False) -> str:
+def _shown(
+    source: str, label: str, setting: str, figures: dict[str, Any], *, stopped: bool = False, unasked: bool = False
+) -> str:
     run = {"state": "stopped" if stopped else "done", "text": ""}
     about = {"source": source, "label": label, "setting": setting}
-    return to_json({"kind": "calibration", "run": run, "about": about, "figures": figures})
+    message = {"kind": "calibration", "run": run, "about": about, "figures": figures}
+    return to_json(message | ({"unasked": True} if unasked else {}))

@@ -15,6 +15,9 @@ from ui.tab import Deck
 from ui.trace import to_json
 from ui.words import say
 
+_ENTERED = (
+    "gpus", "price", "currency", "unit", "before", "after", "tokens", "joules_before", "joules_after", "elasticity",
+)  # fmt: skip
 _TAKE = "() => window.dsparkPage.takeForCost('{}')"
 
 
@@ -63,6 +66,9 @@ class Cost:
             self._gpus, self._price, self._currency, self._unit, self._before, self._after, self._tokens,
             self._joules_before, self._joules_after, self._elasticity, self._source,
         ]  # fmt: skip
+        # Not the source, which says what was measured: an address could say anything.
+        for name, part in zip(_ENTERED, entered[:-1], strict=True):
+            deck.address.add(f"cost_{name}", part)
         gr.on(
             [deck.demo.load, *(part.change for part in entered)],
             self.reckon,

@@ -65,6 +65,10 @@ class Lab:
             self._prompt, deck.parts.drafter, self._policy, self._threshold, self._temperature, self._tokens,
             self._texts,
         ]  # fmt: skip
+        names = ("prompt", None, "policy", "threshold", "temperature", "tokens", "texts")  # the drafter is Chat's
+        for name, part in zip(names, asked, strict=True):
+            if name:
+                deck.address.add(f"lab_{name}", part)
         self._start.click(
             experiments.compare, asked, self._feed, preprocess=False, concurrency_limit=8, concurrency_id="lab", **quiet
         )

@@ -19,10 +19,14 @@ from ui.load.calls import LoadCalls
 from ui.load.desk import Desk
 from ui.load.watch import Watch, machine_json
 from ui.panels import feed, panel
+from ui.ports import SessionPort
 from ui.tab import Deck
 from ui.trace import to_json
 from ui.words import say
 
+_WANTED = (
+    "users", "drafter", "policy", "l_min", "l_max", "threshold", "temperature", "tokens", "sets", "seconds", "plain",
+)  # fmt: skip
 _SCHEDULE = ScheduleParams("threshold", 0, 8, 0.6)
 
 
@@ -102,8 +106,12 @@ class Load:
         self._start.click(self.start, self._wanted, shown, **shared)
         self._walk.click(self.walk, self._wanted, shown, **shared)
         self._stop.click(self.stop, None, None, queue=False, **quiet)
-        fitted = [self._feed, self._drafter, self._policy, self._l_min, self._l_max, self._users]
-        self._panel.click(self.machine, None, fitted, queue=False, **quiet)
+        fitted = [self._drafter, self._policy, self._l_min, self._l_max, self._users]
+        deck.fits.append((fitted, self.fit))
+        for name, part in zip(_WANTED, self._wanted, strict=True):
+            deck.address.add(f"load_{name}", part, clipped=name in ("l_min", "l_max", "users"))
+        deck.address.pair("load_l_min", "load_l_max")
+        self._panel.click(self.machine, None, self._feed, queue=False, **quiet)
         steering: list[Any] = [self._users, self._policy, self._l_min, self._l_max, self._threshold]
         gr.on(
             [part.change for part in steering],
@@ -157,17 +165,18 @@ class Load:
             return note("error", f"{error} The users go on as before.")
         return note("info", "")
 
-    def machine(self) -> Changes:
-        """Fit the controls to the session, and tell what is known of this machine."""
+    def machine(self) -> Any:
+        """What is known of this machine."""
         session = self._host.session
-        if session is None:
-            return {self._feed: gr.skip()}
+        return gr.skip() if session is None else to_json(machine_json(session))
+
+    def fit(self, session: SessionPort) -> Changes:
+        """The drafters, policies, lengths and users that the session has."""
         info, top = session.info, max(1, session.info.num_draft_tokens)
         names = list(info.drafters)
         policy = _SCHEDULE.policy if _SCHEDULE.policy in info.policies else info.policies[0]
         most = most_for(session, cases_of(session, SETS, _usual()), _usual())
         return {
-            self._feed: to_json(machine_json(session)),
             self._drafter: gr.update(choices=names, value=names[0]),
             self._policy: gr.update(choices=list(info.policies), value=policy),
             self._l_min: gr.update(maximum=top),

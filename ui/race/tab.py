@@ -12,8 +12,10 @@ import gradio as gr
 from dspark_core.bench.duel import MAX_LANES
 from dspark_core.load_test.lane import PLAIN
 from ui.answering import told, visitor_of
+from ui.inputs import check_seed
 from ui.layout import EXAMPLES
 from ui.panels import feed, panel
+from ui.ports import SessionPort
 from ui.race.calls import RaceCalls
 from ui.race.offers import first_choice, offered_lanes
 from ui.race.racing import MAX_TOKENS, Racing, Told
@@ -21,7 +23,6 @@ from ui.tab import Deck
 from ui.trace import to_json
 from ui.words import say
 
-_BOOT_S = 0.5
 _DEFAULT_TOKENS = 64
 _REPEATS = (1, 3)
 _WAITING_RACES = 32  # generators in parallel; races take turns lap by lap
@@ -72,17 +73,15 @@ class Race:
                     elem_id="ds-race-stop",
                 )  # fmt: skip
         panel("race", elem_id="ds-race-panel")
-        self._boot = gr.Timer(_BOOT_S)
 
     def connect(self, deck: Deck) -> None:
         """Attach the listeners."""
-        self._host = deck.host
         self._racing = Racing(deck.host)
         asked = [self._prompt, self._lanes, self._temperature, self._max_tokens, self._seed, self._repeats]
-        gr.on(
-            [deck.demo.load, self._boot.tick], self.configure, None, [self._boot, self._lanes, self._start],
-            **deck.quiet,
-        )  # fmt: skip
+        deck.fits.append(([self._lanes, self._start], self.fit))
+        names = ("prompt", "lanes", "temperature", "max_tokens", "seed", "repeats")
+        for name, part in zip(names, asked, strict=True):
+            deck.address.add(f"race_{name}", part, check=check_seed if name == "seed" else None)
         self._start.click(
             self.start, asked, [self._feed, self._start, self._stop],
             preprocess=False,  # what is half typed must meet our checks and words, not an exception of Gradio's
@@ -97,14 +96,10 @@ class Race:
         """The races that run on this page."""
         return self._racing
 
-    def configure(self) -> Changes:
-        """Offer the lanes that the session has, once it is open; until then ask again."""
-        session = self._host.session
-        if session is None:
-            return {self._boot: gr.Timer(active=self._host.state.phase != "failed")}
+    def fit(self, session: SessionPort) -> Changes:
+        """The lanes that the session has."""
         offered = offered_lanes(session)
         return {
-            self._boot: gr.Timer(active=False),
             self._lanes: gr.update(choices=offered, value=first_choice(offered)),
             self._start: gr.update(interactive=True),
         }

@@ -2,7 +2,7 @@
 import { drawReliability, drawSpread } from "./reliability.js";
 import { fixed, make, setText } from "./text.js";
 import { runWords } from "./runwords.js";
-import { later, t } from "./words.js";
+import { later, onLanguage, t } from "./words.js";
 
 const KEPT_ANSWERS = 100;
 const share = (value) => (value === null ? "–" : `${(value * 100).toFixed(1)} %`);
@@ -39,6 +39,7 @@ export function mountCalibration(root, store, press) {
   const slider = at(".ds-cal-slide input");
   let figures = null;
   let about = null;
+  let asked = false;
 
   const chosen = () => Number(position.value) - 1; // -1: all together
   const turns = () => figures.dials[chosen()] ?? [];
@@ -106,6 +107,9 @@ export function mountCalibration(root, store, press) {
   slider.addEventListener("input", draw);
   at(".ds-cal-back").addEventListener("click", choose);
   store.subscribe("calibration", (message) => {
+    // The set that comes by itself gives way to whatever the visitor asked for, however late it arrives.
+    if (message.unasked && asked) return;
+    asked ||= !message.unasked;
     runWords(at(".ds-cal-run"), message.run);
     if (!message.figures) return;
     ({ figures, about } = message);
@@ -114,7 +118,8 @@ export function mountCalibration(root, store, press) {
   const watch = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
     watch.disconnect();
-    if (!figures) press(); // the recorded set, once the tab has been opened
+    if (!asked) press(); // the recorded set, once the tab has been opened
   }, { rootMargin: "4000px" }); // on a phone the panel begins below the fold
   watch.observe(root);
+  onLanguage(() => figures && show());
 }

@@ -1,6 +1,7 @@
 // Explore: the form, what the server tells of a sweep, and what is done with a row.
 import { drawFront, drawThreshold, thresholdRows } from "./explore-plots.js";
 import { AXES, drawHeat, drawTable, fixedWords, settingWords } from "./explore-results.js";
+import { own, tell } from "./address.js";
 import { openTab } from "./tabs.js";
 import { make, setText } from "./text.js";
 import { later, onLanguage, t } from "./words.js";
@@ -10,6 +11,7 @@ const PRESETS = {
   lengths: { policy: "threshold", l_min: "0", l_max: "2,4,7", threshold: "0,0.3,0.6,0.9" },
   policies: { policy: "fixed,threshold,banded,prefix,delayed" },
 };
+const MOST_LINKED = 2000; // characters
 const STATES = {
   waiting: later("waits for another visitor's sweep: {ahead} ahead"), running: later("measuring"), done: later("done"),
   stopped: later("stopped; what was measured stays"), failed: later("ended early; what was measured stays"), recorded: later("recorded, not measured now"),
@@ -145,6 +147,14 @@ export function mountExplore(root, store) {
   let applied = null;
   let dirty = true;
 
+  // The form's fields stand in the address: a grid can be linked. Only what differs from an empty form is told.
+  const fields = [...form.elements].filter(({ name, type }) => name && ["text", "number", "textarea"].includes(type));
+  const follow = () => {
+    for (const field of fields) tell(`explore_${field.name}`, field.value === field.defaultValue || field.value.length > MOST_LINKED ? null : field.value);
+  };
+  for (const field of fields) own(`explore_${field.name}`, (text) => (field.value = text));
+  form.addEventListener("input", follow);
+
   const send = (name, body) => store.ports.get(`explore-${name}`)?.(JSON.stringify(body));
   const redraw = () => {
     dirty = true;
@@ -195,6 +205,7 @@ export function mountExplore(root, store) {
     if (!preset) return;
     for (const [name] of AXES) form.elements[name].value = preset[name] ?? "";
     if (preset === PRESETS.policies) form.elements.drafter.value = form.elements.drafter.placeholder;
+    follow();
     form.elements.threshold.focus();
   });
   const file = at("input[type=file]");

@@ -1,7 +1,7 @@
 // The tab Lab: texts of plain decoding beside those of a policy, and the paper's toy.
 import { runWords } from "./runwords.js";
 import { count, fixed, make, setText, visible } from "./text.js";
-import { t } from "./words.js";
+import { onLanguage, t } from "./words.js";
 
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
 
@@ -46,6 +46,7 @@ export function mountLab(root, store) {
   const at = (selector) => root.querySelector(selector);
   const choice = at(".ds-lab-view");
   let views = [];
+  let run = null;
 
   const draw = () => {
     const view = views[Number(choice.value)] ?? views[0];
@@ -59,28 +60,34 @@ export function mountLab(root, store) {
     setText(at(".ds-lab-verdict"), verdict.text);
   };
 
-  const names = () => {
+  const names = (anew) => {
     const held = choice.value;
-    if (choice.options.length === views.length) return;
+    if (choice.options.length === views.length && !anew) return; // a list that is open stays open
     choice.replaceChildren(...views.map(({ places }, index) => Object.assign(make("option", "", viewName(places)), { value: String(index) })));
     const pair = views.findIndex(({ places }) => places.length === 2);
     choice.value = held && Number(held) < views.length ? held : String(Math.max(0, pair));
   };
 
   choice.addEventListener("change", draw);
-  store.subscribe("lab", ({ run, views: told }) => {
-    const done = run.done ? run.done[0] + run.done[1] : 0;
-    runWords(at(".ds-lab-run"), run.done ? { ...run, done, total: 2 * run.texts } : run);
-    if (!told) return;
-    views = told;
-    at(".ds-lab-empty").hidden = true;
-    at(".ds-lab-body").hidden = false;
+  const show = (anew = false) => {
+    if (!views.length) return;
     const heeds = run.threshold === null ? "" : ` ${fixed(run.threshold)}`;
     setText(at(".ds-lab-from"), t("measured here: {drafter}, {policy}, L {low}–{high}, temperature {temperature}, seed {seed}", {
       drafter: run.drafter, policy: `${run.policy}${heeds}`, low: run.bounds[0], high: run.bounds[1], temperature: run.temperature, seed: run.seed,
     }));
-    names();
+    names(anew);
     draw();
+  };
+
+  onLanguage(() => show(true));
+  store.subscribe("lab", ({ run: stands, views: told }) => {
+    const done = stands.done ? stands.done[0] + stands.done[1] : 0;
+    runWords(at(".ds-lab-run"), stands.done ? { ...stands, done, total: 2 * stands.texts } : stands);
+    if (!told) return;
+    [run, views] = [stands, told];
+    at(".ds-lab-empty").hidden = true;
+    at(".ds-lab-body").hidden = false;
+    show();
   });
 }
 
@@ -131,6 +138,11 @@ export function mountToy(root, store, press) {
   };
 
   choice.addEventListener("change", draw);
+  onLanguage(() => {
+    if (!toy) return;
+    toyTable(at(".ds-toy-table tbody"), toy);
+    draw();
+  });
   at(".ds-toy-draw").addEventListener("click", () => press());
   store.subscribe("toy", (message) => {
     const counts = message.counts ?? toy?.counts ?? null;

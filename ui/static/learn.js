@@ -5,7 +5,7 @@ import { lawsOf, roundOf } from "./answer.js";
 import { TERMS } from "./terms.js";
 import { make, setText } from "./text.js";
 import { drawWidgets } from "./widgets.js";
-import { t } from "./words.js";
+import { onLanguage, t } from "./words.js";
 
 const SEEN = "dspark-lessons";
 
@@ -42,9 +42,8 @@ export function mountLearn(root) {
   const tabs = lessons.map((lesson, at) => {
     const button = make("button");
     button.type = "button";
-    button.append(make("span", "ds-lesson-no", String(at + 1)), make("span", "", t(lesson.dataset.title)));
     button.addEventListener("click", () => show(at));
-    const heading = make("h3", "", `${at + 1}. ${t(lesson.dataset.title)}`);
+    const heading = make("h3");
     heading.tabIndex = -1;
     lesson.prepend(heading);
     return button;
@@ -72,15 +71,32 @@ export function mountLearn(root) {
     if (go) goTo(new URLSearchParams(go.dataset.go));
   });
 
-  const terms = [...Object.values(TERMS), ...GENERAL_TERMS].map(([name, meaning]) => [t(name), t(meaning)]);
-  terms.sort(([one], [two]) => one.localeCompare(two));
-  root.querySelector(".ds-glossary dl").replaceChildren(...terms.flatMap(([name, meaning]) => [make("dt", "", name), make("dd", "", meaning)]));
+  const glossary = () => {
+    const terms = [...Object.values(TERMS), ...GENERAL_TERMS].map(([name, meaning]) => [t(name), t(meaning)]);
+    terms.sort(([one], [two]) => one.localeCompare(two));
+    root.querySelector(".ds-glossary dl").replaceChildren(...terms.flatMap(([name, meaning]) => [make("dt", "", name), make("dd", "", meaning)]));
+  };
+
+  let data = null;
+  const write = () => {
+    lessons.forEach((lesson, at) => {
+      const title = t(lesson.dataset.title);
+      tabs[at].replaceChildren(make("span", "ds-lesson-no", String(at + 1)), make("span", "", title));
+      setText(lesson.querySelector("h3"), `${at + 1}. ${title}`);
+    });
+    glossary();
+    if (!data) return;
+    setText(root.querySelector(".ds-learn-from"), t("Recorded: {made}", { made: data.made }));
+    drawWidgets(root, data);
+  };
+  onLanguage(write);
+  write();
   show(0, false);
 
   recorded().then(
-    (data) => {
-      setText(root.querySelector(".ds-learn-from"), t("Recorded: {made}", { made: data.made }));
-      drawWidgets(root, data);
+    (read) => {
+      data = read;
+      write();
     },
     () => setText(root.querySelector(".ds-learn-from"), t("The recorded figures could not be read; reload the page.")),
   );

@@ -1,6 +1,6 @@
 // How an experiment stands, in words.
 import { setText } from "./text.js";
-import { t } from "./words.js";
+import { onLanguage, t } from "./words.js";
 
 const left = (seconds) => (seconds === null || seconds === undefined ? t("time left not known yet")
   : seconds >= 90 ? t("{minutes} min left", { minutes: Math.round(seconds / 60) }) : t("{seconds} s left", { seconds: Math.round(seconds) }));
@@ -13,9 +13,14 @@ const WORDS = {
   done: () => "",
 };
 
+const told = new Map(); // node -> how its experiment stands
+
 export function runWords(node, run) {
+  told.set(node, run);
   const words = WORDS[run.state](run);
   setText(node, words);
   node.hidden = words === "";
   node.dataset.level = run.state === "failed" ? "error" : "info";
 }
+
+onLanguage(() => told.forEach((run, node) => runWords(node, run)));

@@ -86,17 +86,22 @@ async function tellGradio() {
   document.documentElement.lang = LOCALES[language];
 }
 
-// Gradio leaves the names of tabs that are not open, and of those in its menu, in the language that they were made in.
-function tabNames() {
-  const back = new Map([...dictionary()].map(([english, other]) => [other, english]));
-  return [...document.querySelectorAll(".tab-wrapper button")].flatMap((tab) => [...tab.childNodes])
-    .filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
-    .map((node) => [node, back.get(node.data.trim()) ?? node.data.trim()]);
+// Gradio leaves the names of tabs that are not open, and of those in its menu, in the language that they were made in,
+// and may put them there again whenever it lays out the row.
+function nameTabs() {
+  const { components = [], i18n_translations: all = {} } = window.gradio_config ?? {};
+  const keys = components.filter(({ type }) => type === "tabitem").map(({ props }) => /ds[0-9a-f]{12}/.exec(props.label)?.[0]);
+  const english = new Map(keys.flatMap((key) => Object.values(all).map((texts) => [texts[key], all.en?.[key]])));
+  for (const tab of document.querySelectorAll(".tab-wrapper button"))
+    for (const node of tab.childNodes) {
+      const name = english.get(node.nodeType === Node.TEXT_NODE ? node.data.trim() : "");
+      if (name && t(name) !== node.data.trim()) node.data = t(name);
+    }
 }
+const watchedTabs = new MutationObserver(nameTabs);
 
 export async function setLanguage(wanted) {
   if (!known(wanted)) return;
-  const tabs = tabNames();
   language = wanted;
   words = null;
   try {
@@ -107,7 +112,8 @@ export async function setLanguage(wanted) {
   placed.forEach(put);
   listeners.forEach((redraw) => redraw(language));
   await tellGradio();
-  for (const [node, english] of tabs) node.data = t(english);
+  nameTabs();
+  for (const row of document.querySelectorAll(".tab-wrapper")) watchedTabs.observe(row, { childList: true, characterData: true, subtree: true });
 }
 
 tellGradio();
