@@ -24,7 +24,7 @@ from dspark_core.typed_json import decode
 
 COMMAND = "python -m dspark_core profile"
 
-_FORMAT = 3  # 2 had neither verification nor what a request costs; 1 no drafts in the probes of drafting
+_FORMAT = 4  # 3 had one price for every request more; 2 no verification; 1 no drafts in the probes of drafting
 _LARGEST_HEADER = 2**27
 
 

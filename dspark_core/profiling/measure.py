@@ -115,13 +115,14 @@ class _Bench:
         self._block = 1 + max((drafter.num_draft_tokens for drafter in self._drafters.values()), default=0)
         self._taps = tapped_by(self._drafters.values())
         self._contexts = _contexts_within(target, self._block)
+        self._middle = self._contexts[len(self._contexts) // 2]
         self._stack = stack
         dice = random.Random(0)
         period = [dice.randrange(target.vocab_size) for _ in range(_PERIOD)]
         self._text = (period * (1 + self._contexts[-1] // _PERIOD))[: self._contexts[-1]]
 
     def step_tasks(self) -> tuple[list[tuple[_About, _Task]], list[tuple[_About, _Task]]]:
-        """The steps to time, as `mix` shares their tokens out, and those of more requests (`spread_counts`)."""
+        """The steps to time, as `mix` shares their tokens out; and those of `spread_counts`, at the middle context."""
         source = self._open_slot(self._contexts[-1])
         self._target.forward([source], [self._text], tapped_layers=(), want_logits=False)
         steps, spread = [], []
@@ -131,13 +132,14 @@ class _Bench:
                 slot.copy_from(source, context)
             for tokens in token_counts(self._max_requests * self._block):
                 steps.append(self._step(slots, mix(tokens, self._max_requests, self._block), context))
-            for tokens, requests in spread_counts(self._max_requests, self._block):
-                spread.append(self._step(slots, shared_out(tokens, requests), context))
+            if context == self._middle:
+                for tokens, requests in spread_counts(self._max_requests, self._block):
+                    spread.append(self._step(slots, shared_out(tokens, requests), context))
         return steps, spread
 
     def draft_tasks(self) -> list[tuple[tuple[str, int, int, int, int], _Task]]:
         """(drafter, γ, d, context, R) and R requests drafting d tokens each, at the middle context length."""
-        context = self._contexts[len(self._contexts) // 2]
+        context = self._middle
         requests = sorted({1, max(1, self._max_requests // 4), self._max_requests})
         tasks = []
         for name, drafter in self._drafters.items():

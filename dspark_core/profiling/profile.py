@@ -13,6 +13,7 @@ from statistics import median
 from dspark_core.errors import ParameterError
 from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import LARGEST_S, LEAST_S, StepCurve
+from dspark_core.scheduling.step_table import StepTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class StepProfile:
         measured_on: the day, as 2026-11-30.
         repeats: how many times the medians are of.
         steps: the passes, for each context length the same B in rising order.
-        spread: of the contexts and B of some of ``steps``, passes of more requests.
+        spread: passes of R = 2 and more requests that have t tokens each, in rising order of R and t, every t for every
+            R, at one context length; none where only one request was measured, or nothing drafts.
         drafting: the drafters.
     """
 
@@ -93,23 +95,26 @@ class StepProfile:
     def curve(self) -> StepCurve:
         """What a scheduler reads: at each B the median over the context lengths, which it is not told; the drafting."""
         by_tokens: dict[int, list[float]] = {}
-        requests: dict[int, int] = {}
         for probe in self.steps:
             by_tokens.setdefault(probe.tokens, []).append(probe.seconds)
-            requests[probe.tokens] = probe.requests
         curve = StepCurve.of(list(by_tokens), [median(times) for times in by_tokens.values()], source=self.source)
-        curve = curve.with_requests(list(requests.values()), self.request_s)
-        return curve.with_drafting({name: self._drafting_curve(name) for name in self.drafters})
+        return curve.with_table(self._table()).with_drafting(
+            {name: self._drafting_curve(name) for name in self.drafters}
+        )
 
-    @property
-    def request_s(self) -> float:
-        """Seconds that one request more costs at the same B: the median over `spread`, 0 where nothing tells."""
-        fewer = {(probe.context, probe.tokens): probe for probe in self.steps}
-        slopes = []
+    def _table(self) -> StepTable | None:
+        """`spread` by requests and tokens of each, below it a row of one request, from `steps`."""
+        if not self.spread:
+            return None
+        rows: dict[int, list[StepProbe]] = {}
         for probe in self.spread:
-            less = fewer[probe.context, probe.tokens]
-            slopes.append((probe.seconds - less.seconds) / (probe.requests - less.requests))
-        return max(0.0, median(slopes)) if slopes else 0.0
+            rows.setdefault(probe.requests, []).append(probe)
+        context = self.spread[0].context
+        one = [probe for probe in self.steps if probe.context == context and probe.requests == 1]
+        alone = StepCurve.of([probe.tokens for probe in one], [probe.seconds for probe in one], source=self.source)
+        shares = tuple(probe.tokens // probe.requests for probe in next(iter(rows.values())))
+        first = (1, tuple(alone.seconds(share) for share in shares))
+        return StepTable(shares, (first, *((r, tuple(probe.seconds for probe in row)) for r, row in rows.items())))
 
     @property
     def drafters(self) -> tuple[str, ...]:
@@ -157,9 +162,7 @@ def check_profile(profile: StepProfile) -> None:
         raise ParameterError("The context lengths were measured with different token counts.")
     for context in profile.contexts:
         profile.curve_at(context)
-    requests = {(probe.context, probe.tokens): probe.requests for probe in profile.steps}
-    if any(probe.requests <= requests.get((probe.context, probe.tokens), LARGEST_S) for probe in profile.spread):
-        raise ParameterError("The spread passes must have more requests than the others of their context and tokens.")
+    _check_spread(profile)
     probes: tuple[StepProbe | DraftProbe, ...] = (*profile.steps, *profile.spread, *profile.drafting)
     for probe in probes:
         if probe.context < 1 or probe.requests < 1 or not LEAST_S <= probe.seconds <= LARGEST_S:
@@ -172,6 +175,21 @@ def check_profile(profile: StepProfile) -> None:
         if any(later <= earlier for earlier, later in pairwise(places)) or places[0][0] < 1:
             raise ParameterError(f"The drafts and requests of {name!r:.40} must rise; they are {places!r:.80}.")
     profile.curve()
+
+
+def _check_spread(profile: StepProfile) -> None:
+    places = [(probe.requests, probe.tokens // max(1, probe.requests)) for probe in profile.spread]
+    shares = sorted({share for _, share in places})
+    whole = all(
+        probe.tokens == requests * share for probe, (requests, share) in zip(profile.spread, places, strict=True)
+    )
+    grid = [(requests, share) for requests in sorted({requests for requests, _ in places}) for share in shares]
+    contexts = {probe.context for probe in profile.spread}
+    if places and (places != grid or not whole or len(shares) < 2 or places[0][0] < 2 or len(contexts) > 1):
+        raise ParameterError(
+            "The spread passes must be of 2 requests and more with the same tokens each, all of these for every number "
+            f"of requests, in rising order, at one context length; they are {places!r:.80}."
+        )
 
 
 def _check_day(text: str) -> None:
@@ -208,7 +226,11 @@ def shared_out(tokens: int, requests: int) -> tuple[int, ...]:
 
 
 def spread_counts(max_requests: int, block: int) -> tuple[tuple[int, int], ...]:
-    """(B, R) of passes to compare with those of `mix`: a token or two for each of many requests."""
-    few = [tokens for tokens in token_counts(max_requests * block) if max_requests <= 2 * tokens <= 4 * max_requests]
-    pairs = ((tokens, min(tokens, max_requests)) for tokens in few)
-    return tuple((tokens, requests) for tokens, requests in pairs if requests > len(mix(tokens, max_requests, block)))
+    """(B, R) of passes in which R = 2, 4, 8, … ``max_requests`` have 1, 2, 3, 4, 8, … ``block`` tokens each."""
+    if block == 1:
+        return ()  # nothing drafts, so nothing is weighed
+    shares = sorted({1, 2, 3, block, *(2**power for power in range(block.bit_length()))})
+    counts = sorted({2**power for power in range(1, max_requests.bit_length())} | {max_requests})
+    return tuple(
+        (requests * share, requests) for requests in counts if requests > 1 for share in shares if share <= block
+    )

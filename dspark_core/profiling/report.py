@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from dspark_core.profiling.profile import DraftProbe, StepProfile
+from dspark_core.profiling.profile import DraftProbe, StepProbe, StepProfile
 
 JUMPY = 0.2  # of a time: smoothing that moves one further is told
 
@@ -56,9 +56,9 @@ def table(profile: StepProfile) -> str:
             "B tokens in one pass of the target and its verdicts, with so many tokens of context; SPS: passes a second",
             *_aligned(rows),
             "curve: at each B the median over the contexts, made never falling; verification lengths are planned by it",
-            f"at the same B, each request more adds {_ms(profile.request_s)} ms, which the curve of a round counts",
             *_warning(profile.largest_smoothing),
             "",
+            *_spread(profile.spread),
             *_drafting(profile.drafting),
         ]
     )
@@ -73,7 +73,6 @@ def report(profile: StepProfile) -> dict[str, Any]:
     return {
         **asdict(profile),
         "source": profile.source,
-        "request_s": profile.request_s,
         "largest_smoothing": profile.largest_smoothing,
         "curve": {
             "tokens": list(curve.tokens),
@@ -91,6 +90,19 @@ def _warning(largest_smoothing: float) -> list[str]:
         f"The times jump: one was moved by {100 * largest_smoothing:.0f} % to make the curve never fall. Either "
         "something else was running (measure again with --force, on an idle machine), or some sizes are slow here."
     ]
+
+
+def _spread(probes: tuple[StepProbe, ...]) -> list[str]:
+    if not probes:
+        return []
+    shares = list(dict.fromkeys(probe.tokens // probe.requests for probe in probes))
+    rows = [["requests", *(f"ms of {share} each" for share in shares)]]
+    for requests in dict.fromkeys(probe.requests for probe in probes):
+        rows.append([str(requests), *(_ms(probe.seconds) for probe in probes if probe.requests == requests)])
+    about = (
+        f"the same by requests and tokens of each, at {probes[0].context} tokens of context; rounds are planned by it"
+    )
+    return [about, *_aligned(rows), ""]
 
 
 def _drafting(probes: tuple[DraftProbe, ...]) -> list[str]:

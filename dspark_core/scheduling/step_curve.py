@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dspark_core.errors import ParameterError
+from dspark_core.scheduling.step_table import StepTable
 
 if TYPE_CHECKING:
     from dspark_core.scheduling.drafting_curve import DraftingCurve
@@ -31,9 +32,8 @@ class StepCurve:
         tokens: B of the probes, rising.
         measured_s: seconds of each probe, as measured.
         source: where the numbers come from, for the screen.
-        requests: R of each probe, how many shared its pass; none where that is not known, and `among` changes nothing.
-        request_s: what one request more costs at the same B: its own attention, its own verdict.
         drafting: by the drafter's name, what drafting costs before the pass; the curve's own seconds leave it out.
+        table: steps by their requests too; None where that was not measured, and `among` changes nothing.
         smoothed_s: the seconds that the curve goes through, at the same B.
     """
 
@@ -41,8 +41,7 @@ class StepCurve:
     measured_s: tuple[float, ...]
     source: str
     drafting: Mapping[str, DraftingCurve] = field(default_factory=dict)
-    requests: tuple[int, ...] = ()
-    request_s: float = 0.0
+    table: StepTable | None = None
     smoothed_s: tuple[float, ...] = field(init=False, repr=False)
     _known: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)
     _among: dict[int, StepCurve] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -89,20 +88,18 @@ class StepCurve:
         """The same passes with the cost of these drafters."""
         return replace(self, drafting=drafting)
 
-    def with_requests(self, requests: Sequence[int], request_s: float) -> StepCurve:
-        """The same probes, of so many requests each, and what one request more costs."""
-        return replace(self, requests=tuple(requests), request_s=request_s)
+    def with_table(self, table: StepTable | None) -> StepCurve:
+        """The same curve, which knows steps by their requests too."""
+        return replace(self, table=table)
 
     def among(self, requests: int) -> StepCurve:
-        """T(B) for steps of so many requests: T(B, R) is the probe at B, and the cost of what R differs from it by."""
-        if not self.requests or not self.request_s:
+        """T(B) for steps of so many requests, as if they shared B evenly."""
+        if self.table is None:
             return self
         known = self._among.get(requests)
         if known is None:
-            pairs = zip(self.requests, self.measured_s, strict=True)
-            # A line may lead below what any step takes; the fastest one that was seen is the floor.
-            moved = [max(min(self.measured_s), s + self.request_s * (requests - r)) for r, s in pairs]
-            known = replace(self, measured_s=tuple(moved), requests=(), request_s=0.0)
+            tokens = tuple(requests * share for share in self.table.shares)
+            known = replace(self, tokens=tokens, measured_s=self.table.seconds(requests), table=None)
             self._among[requests] = known
         return known
 

@@ -70,7 +70,7 @@ def test_another_key_finds_nothing_and_a_file_under_its_name_is_not_used(stored,
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda values: values.update(format=2), "has the format 2; this version reads 3"),
+        (lambda values: values.update(format=3), "has the format 3; this version reads 4"),
         (lambda values: values.pop("format"), "has the format None"),
         (lambda values: values.pop("steps"), "missing: ['steps']"),
         (lambda values: values.update(more=1), "unknown: ['more']"),
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_not_used_and_the_reason_is_said(stored, change, said)
     assert "Measure again: python -m dspark_core profile --force" in why
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"format": 3, "key": NaN}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"format": 4, "key": NaN}'])
 def test_what_is_no_profile_at_all_is_not_used(stored, content):
     stored.write_bytes(content)
     profile, why = read_profile(KEY)

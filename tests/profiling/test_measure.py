@@ -92,10 +92,10 @@ def test_requests_share_a_pass_as_their_mix_says(clock):
     assert {shares for _, shares, _ in target.passes} == spread | {mix(n, REQUESTS, 3) for n in token_counts(9)}
 
 
-def test_what_one_more_request_costs_is_measured_at_the_same_number_of_tokens(clock):
+def test_requests_with_as_many_tokens_each_are_measured_at_the_middle_context(clock):
     measured, _, _ = run(clock)
     abouts = [(probe.context, probe.tokens, probe.requests) for probe in measured.spread]
-    assert abouts == [(context, *pair) for context in CONTEXTS for pair in spread_counts(REQUESTS, 3)]
+    assert abouts == [(CONTEXTS[1], *pair) for pair in spread_counts(REQUESTS, 3)]
     for probe in measured.spread:
         assert probe.seconds == pytest.approx(plain_cost(probe.context, probe.tokens, probe.requests))
 
@@ -150,7 +150,9 @@ def test_rounds_begin_elsewhere_each_time(clock):
 
 
 def test_a_larger_budget_buys_repeats_and_is_kept_to(clock):
-    once = sum(plain_cost(*about) for about in {about for about, _, _ in run(clock)[1].passes}) + 8 * DRAFT_S
+    measured, target, _ = run(clock)
+    each = len(measured.steps) + len(measured.spread)
+    once = sum(plain_cost(*about) for about, _, _ in target.passes[:each]) + 8 * DRAFT_S
     repeats = []
     for rounds in (1, 4, 6.5, 12, 1000):
         begun = clock.now_s
@@ -173,8 +175,8 @@ def test_the_time_left_is_told_and_runs_out(clock, budget_s):
     for at, stage, _ in said[len(said) // 2 :]:
         minutes, seconds = stage.removesuffix(" left").rpartition(" ")[2].split(":")
         assert int(minutes) * 60 + int(seconds) == pytest.approx(
-            said[-1][0] - at, rel=0.2, abs=2
-        )  # tasks differ in length
+            said[-1][0] - at, rel=0.2, abs=4
+        )  # the four tasks of drafting take a quarter of a second, all others one
 
 
 def test_nothing_is_kept_open_even_when_it_is_interrupted(clock):

@@ -12,7 +12,6 @@ from dspark_core.profiling.profile import (
     StepProfile,
     check_profile,
     mix,
-    shared_out,
     spread_counts,
     token_counts,
 )
@@ -30,7 +29,7 @@ PROFILE = StepProfile(
     "2026-11-30",
     3,
     steps(lambda context, tokens: context / 1000 + tokens / 100),
-    tuple(StepProbe(context, 4, 4, context / 1000 + 0.04 + 3 * more) for context, more in ((10, 0.1), (20, 0.002))),
+    tuple(StepProbe(20, r * t, r, r * (0.01 + 0.02 * t)) for r in (2, 4) for t in (1, 2)),
     tuple(
         DraftProbe("dspark", 4, drafts, 20, requests, seconds)
         for drafts, requests, seconds in ((1, 1, 0.01), (1, 4, 0.02), (4, 1, 0.03), (4, 4, 0.06))
@@ -70,30 +69,38 @@ def test_the_curve_is_the_median_over_the_contexts():
     assert odd.curve().source == "measured on CPU (toy, 1 thread), 2026-11-30"
 
 
-def test_the_curve_of_a_round_counts_its_requests():
-    """Every probe is of one request; the spread ones say that one more costs 0.051 s, on the median."""
-    assert PROFILE.request_s == pytest.approx(0.051)
+def test_the_curve_of_a_round_knows_how_many_requests_share_it():
+    """Of R = 2 and 4 with t each, R (0.01 + 0.02 t) seconds were measured; one request alone takes 0.03 and 0.04."""
     curve = PROFILE.curve()
-    assert curve.among(1).smoothed_s == curve.smoothed_s == pytest.approx((0.03, 0.04, 0.06))
-    assert curve.among(4).smoothed_s == pytest.approx(tuple(s + 3 * 0.051 for s in curve.smoothed_s))
+    assert curve.among(1).tokens == (1, 2)
+    assert curve.among(1).smoothed_s == pytest.approx((0.03, 0.04))
+    assert curve.among(2).tokens == (2, 4)
+    assert curve.among(2).smoothed_s == pytest.approx((0.06, 0.10))
+    assert curve.among(3).smoothed_s == pytest.approx((0.09, 0.15)), "midway between the rows of two and of four"
+    assert curve.among(6).smoothed_s == pytest.approx((0.18, 0.30)), "on beyond the last row"
+    assert curve.among(4).seconds(6) == pytest.approx(0.16), "half of them with one token, half with two"
     assert curve.among(4).drafting == curve.drafting
     assert replace(PROFILE, spread=()).curve().among(4) == replace(PROFILE, spread=()).curve()
 
 
-def test_a_spread_that_was_faster_makes_no_request_cheaper_than_none():
-    faster = tuple(replace(probe, seconds=1e-6) for probe in PROFILE.spread)
-    assert replace(PROFILE, spread=faster).request_s == 0
+def test_a_row_that_noise_has_made_faster_leads_no_step_below_what_was_measured():
+    faster = tuple(replace(probe, seconds=0.05) if probe.requests == 4 else probe for probe in PROFILE.spread)
+    assert replace(PROFILE, spread=faster).curve().among(32).smoothed_s == pytest.approx((0.05, 0.05))
 
 
 @pytest.mark.parametrize(("max_requests", "block"), [(1, 1), (1, 9), (3, 3), (16, 9), (32, 16)])
-def test_spread_passes_are_of_counts_that_are_measured_with_fewer_requests_too(max_requests, block):
+def test_spread_passes_are_every_number_of_tokens_for_every_number_of_requests(max_requests, block):
     pairs = spread_counts(max_requests, block)
     assert (not pairs) == (max_requests == 1)
-    for tokens, requests in pairs:
-        assert tokens in token_counts(max_requests * block)
-        assert len(mix(tokens, max_requests, block)) < requests <= max_requests
-        assert sum(shared_out(tokens, requests)) == tokens
-        assert all(1 <= share <= block for share in shared_out(tokens, requests))
+    rows = {requests: [tokens // requests for tokens, r in pairs if r == requests] for _, requests in pairs}
+    assert all(2 <= requests <= max_requests for requests in rows)
+    assert len({tuple(row) for row in rows.values()}) <= 1
+    for requests, row in rows.items():
+        assert row == sorted(set(row))
+        assert (row[0], row[-1]) == (1, block)
+        assert all((requests * share, requests) in pairs for share in row)
+    if rows:
+        assert max(rows) == max_requests
 
 
 def test_the_curve_has_the_drafting_by_requests_and_drafts():
@@ -127,9 +134,14 @@ def test_what_was_measured_passes_the_check():
         {"steps": steps(lambda *_: 0.0)},
         {"steps": steps(lambda *_: 1e9)},
         {"steps": steps(lambda *_: 0.1, contexts=(0,))},
-        {"spread": (replace(PROFILE.spread[0], requests=1),)},
-        {"spread": (replace(PROFILE.spread[0], tokens=3),)},
-        {"spread": (replace(PROFILE.spread[0], seconds=0.0),)},
+        {"spread": PROFILE.spread[:-1]},
+        {"spread": PROFILE.spread[::-1]},
+        {"spread": PROFILE.spread[::2]},
+        {"spread": (replace(PROFILE.spread[0], requests=1), *PROFILE.spread[1:])},
+        {"spread": (*PROFILE.spread[:-1], replace(PROFILE.spread[-1], tokens=9))},
+        {"spread": (*PROFILE.spread[:-1], replace(PROFILE.spread[-1], context=10))},
+        {"spread": (*PROFILE.spread[:-1], replace(PROFILE.spread[-1], seconds=0.0))},
+        {"spread": tuple(replace(probe, context=30) for probe in PROFILE.spread)},
         {"drafting": PROFILE.drafting[::-1]},
         {"drafting": PROFILE.drafting[:2]},
         {"drafting": (DraftProbe("dspark", 4, 4, 20, 1, -1.0),)},
@@ -146,7 +158,7 @@ def test_what_no_measurement_gives_is_refused(change):
 def test_table_and_report_show_every_probe_and_the_curve_in_use():
     falling = replace(PROFILE, steps=steps(lambda _, tokens: {1: 0.1, 2: 0.4, 4: 0.2}[tokens], contexts=(10, 20)))
     shown = table(falling)
-    for words in ("ms at 10", "SPS at 20", "medians of 3", "measured on CPU (toy, 1 thread)", "ms a request", "dspark"):
+    for words in ("ms at 10", "SPS at 20", "medians of 3", "measured on CPU (toy, 1 thread)", "ms of 2 each", "dspark"):
         assert words in shown
     row = next(text.split() for text in shown.splitlines() if text.split()[:1] == ["4"])
     assert row == ["4", "1", "200.0", "200.0", "5.0", "5.0", "300.0", "3.3"]

@@ -7,6 +7,7 @@ import pytest
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.step_curve import StepCurve
+from dspark_core.scheduling.step_table import StepTable
 from tests.scheduling.simulated import machine, tokens_per_s
 
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -44,14 +45,25 @@ def test_simulated_full_batches_gain_over_the_fixed_length():
 # Milliseconds as `python -m dspark_core profile` measured them on two cores of a CPU (smollm2-135m, bfloat16, the
 # median over context lengths), and of drafting 3 and 15 tokens with the shipped drafter.
 TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-PASSES_MS = (27.4, 32, 29, 28.3, 29.6, 33.3, 39.5, 40.3, 71, 82.6, 117, 136, 183, 221, 316, 400, 588, 731)
-DRAFTING_MS = {(3, 1): 5.7, (3, 8): 9.4, (3, 32): 26, (15, 1): 12.1, (15, 8): 36.9, (15, 32): 92.9}
+PASSES_MS = (21, 24.2, 22.2, 21.6, 23.5, 27.3, 29.9, 33.8, 59.3, 69.6, 97.3, 116, 158, 195, 275, 358, 521, 675)
+SHARES = (1, 2, 3, 4, 8, 16)
+ROWS_MS = {  # by requests, of so many tokens each, at 256 tokens of context
+    1: (21, 22.7, 22.7, 22.7, 27.3, 33.8),
+    2: (25.1, 26.1, 26.5, 29, 38.3, 57.7),
+    4: (27, 34.3, 38.5, 42.4, 63.1, 104.5),
+    8: (37, 53.6, 63.8, 70.8, 114.1, 186.8),
+    16: (58.9, 96.7, 121.6, 130.6, 197.7, 337.6),
+    32: (103.2, 169.3, 204.6, 231.1, 375.3, 663.1),
+}
+DRAFTING_MS = {(3, 1): 5.4, (3, 8): 9, (3, 32): 22.7, (15, 1): 10.7, (15, 8): 30.5, (15, 32): 93.2}
 LANES = {name: ScheduleParams("fixed", 0, most) for name, most in (("plain", 0), ("fixed@4", 4), ("fixed", 15))}
 
 
 def measured_cpu():
     steps = StepCurve.of(TOKENS, [ms / 1000 for ms in PASSES_MS], source="measured")
     probes = [(drafts, requests, ms / 1000) for (drafts, requests), ms in DRAFTING_MS.items()]
+    rows = tuple((requests, tuple(ms / 1000 for ms in row)) for requests, row in ROWS_MS.items())
+    steps = steps.with_table(StepTable(SHARES, rows))
     return steps.with_drafting({"d": DraftingCurve.of(probes, source="measured")})
 
 

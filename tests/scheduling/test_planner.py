@@ -13,6 +13,7 @@ from dspark_core.scheduling import POLICIES, DraftView, Plan, RoundView
 from dspark_core.scheduling.drafting_curve import DraftingCurve
 from dspark_core.scheduling.planner import Planner
 from dspark_core.scheduling.step_curve import StepCurve
+from dspark_core.scheduling.step_table import StepTable
 
 CURVE = StepCurve.of([1, 2, 3, 4, 5, 6, 7], [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0], source="by hand")
 AROUND = RoundView(LoadSample("none", "none"), step_curve=CURVE)
@@ -202,9 +203,10 @@ def redraw(dice, view, kept):
 
 
 def test_policies_and_back_off_weigh_by_the_curve_of_a_round_of_so_many_requests():
-    """Of one request each, and each one more costs half a second: a round of three is a second longer."""
-    planner = Planner(CURVE.with_requests([1] * len(CURVE.tokens), 0.5))
+    """A round of one request takes 1 s for each token; one of three takes 2 s, and half a second for each token."""
+    table = StepTable((1, 3), ((1, (1.0, 3.0)), (3, (3.5, 6.5))))
+    planner = Planner(CURVE.with_table(table))
     around = planner.around(LoadSample("none", "none"), [("table", 2, ScheduleParams(), None)] * 3)
-    assert [around.step_curve.seconds(tokens) for tokens in (3, 7)] == [3.0, 5.0]
+    assert [around.step_curve.seconds(tokens) for tokens in (3, 7)] == [3.5, 5.5]
     few = planner.around(LoadSample("none", "none"), [("table", 2, ScheduleParams(), None)])
-    assert [few.step_curve.seconds(tokens) for tokens in (3, 7)] == [2.0, 4.0]
+    assert [few.step_curve.seconds(tokens) for tokens in (1, 2)] == [1.0, 2.0]
