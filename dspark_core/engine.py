@@ -6,14 +6,18 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
+from typing import Any, TypeVar
 
 import torch
 
 from dspark_core.admission import Limits, Line
 from dspark_core.answer import Answer, Ending, failed, unanswered
+from dspark_core.apart import settle
 from dspark_core.decode_loop import DecodeLoop
 from dspark_core.errors import ParameterError, ResourceError, shown
 from dspark_core.events import Event, Finished, LoadSample, Waiting
@@ -26,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 _HELD_LOOK_S = 0.5  # how long nobody looks, at most, while all that runs is held
 
 Listener = Callable[[Event], None]
+Result = TypeVar("Result")
 
 
 class Generation:
@@ -193,6 +198,7 @@ class Engine:
         self._wake = threading.Condition()
         self._line: Line[Generation] = Line(self.limits, loop.target.max_context)
         self._closing = False
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._nudges = 0  # reasons to look again while all that runs is held
         self._turns = 0
         self._thread = threading.Thread(target=self._serve, name="dspark-engine", daemon=True)
@@ -248,6 +254,20 @@ class Engine:
             self._nudge()
             return generation
 
+    def call(self, work: Callable[[], Result]) -> Result:
+        """What ``work()`` returns or raises, called in the engine's own thread between two rounds, which wait for it.
+
+        For torch's work beside the engine: see `dspark_core.apart` for what a second thread's costs. Raises
+        ResourceError when the engine is closed.
+        """
+        outcome: Future[Result] = Future()
+        with self._wake:
+            if self._closing:
+                raise ResourceError("The engine is closed. Open a new session.")
+            self._calls.append((work, outcome))
+            self._nudge()
+        return outcome.result()
+
     def close(self) -> None:
         """End everything that runs and waits, stop the loop; safe to repeat."""
         with self._wake:
@@ -269,19 +289,27 @@ class Engine:
             with self._wake:
                 self._closing = True
                 left = [*self._line.running, *self._line.waiting]
+                calls = [self._calls.popleft() for _ in range(len(self._calls))]
             self._fail(left, stopped)
+            for _, outcome in calls:
+                outcome.set_exception(stopped)
 
     @torch.inference_mode()
     def _serve_all(self) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: len(self._line) or self._closing)
+                self._wake.wait_for(lambda: len(self._line) or self._calls or self._closing)
+                calls = [self._calls.popleft() for _ in range(len(self._calls))]
                 seen = self._nudges
                 running, waiting = list(self._line.running), list(self._line.waiting)
                 if self._closing:
                     for generation in (*running, *waiting):
                         generation.cancel()
+            for work, outcome in calls:
+                settle(outcome, work)
             if not running and not waiting:
+                if calls:
+                    continue
                 return
             if self._turn(running, waiting):
                 self._rest(running, seen)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from dspark_core.admission import Limits
+from dspark_core.apart import apart
 from dspark_core.cache import ensure_model
 from dspark_core.calibration.file import read_calibration
 from dspark_core.catalog import ModelEntry, find_model
@@ -171,6 +172,18 @@ def open_session(
     found = find_model(model)
     find_draft_folders(found, draft_model)  # an unknown drafter is refused before anything is fetched or loaded
     folder = ensure_model(model, lambda stage, fraction: report(stage, 0.8 * fraction))
+    return apart(lambda: _loaded(found, draft_model, folder, torch_dtype, torch_device, limits, report))
+
+
+def _loaded(
+    found: ModelEntry | Path,
+    draft_model: str,
+    folder: Path,
+    torch_dtype: torch.dtype,
+    torch_device: torch.device,
+    limits: Limits | None,
+    report: Progress,
+) -> Session:
     report("Loading the model", 0.85)
     tokenizer = ChatTokenizer.load(folder)
     target = LlamaTarget.load(

@@ -168,7 +168,11 @@ def _lane(name: str, session: Session, model: str, schedule: ScheduleParams) -> 
     if name == _GENERATE:
         target = session.target
         return TransformersLane(
-            ensure_model(model), dtype=target.dtype, device=target.device, stop_token_ids=target.stop_token_ids
+            ensure_model(model),
+            dtype=target.dtype,
+            device=target.device,
+            stop_token_ids=target.stop_token_ids,
+            call=session.engine.call,
         )
     drafter = "none" if name == _PLAIN else name.removesuffix(_ALL)
     if drafter not in session.info.drafters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,24 +68,43 @@ class TransformersLane:
 
     Its first token comes out of the prefill; so the prefill here ends with that token, and the decoding figures
     count the tokens after it. Every token is one pass: τ is 1.
+
+    Args:
+        folder: the model's.
+        dtype: what it computes in.
+        device: and where.
+        stop_token_ids: tokens that end a text.
+        call: calls what computes: an engine's `call` has it in the engine's thread, under the same conditions.
     """
 
     name = "transformers_generate"
     note = "transformers' own generate, same weights and dtype"
 
     def __init__(
-        self, folder: Path, *, dtype: torch.dtype, device: torch.device, stop_token_ids: frozenset[int]
+        self,
+        folder: Path,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        stop_token_ids: frozenset[int],
+        call: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> None:
         transformers: Any = importlib.import_module("transformers")  # slow to import, and its calls are not typed
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self._transformers = transformers
-        self._model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+        load = transformers.AutoModelForCausalLM.from_pretrained
+        self._model = call(lambda: load(folder, dtype=dtype).to(device).eval())
+        self._call = call
         self._device = device
         self._stop_token_ids = sorted(stop_token_ids)
 
     def run(self, prompt_ids: tuple[int, ...], sampling: SamplingParams) -> Run:
         """Answer one prompt through ``generate``."""
+        answered: Run = self._call(lambda: self._answer(prompt_ids, sampling))
+        return answered
+
+    def _answer(self, prompt_ids: tuple[int, ...], sampling: SamplingParams) -> Run:
         moments = [self._now()]
 
         def note_time(input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG001 - its protocol

@@ -77,13 +77,16 @@ def _stored(session: Session) -> StepProfile | None:
 
 def measure_and_store(session: Session, budget_s: float, bar: ProgressBar) -> StepProfile:
     """Measure the session's step times; a session opened after this uses them. Errors as `measure` and `file` raise."""
+    from dspark_core.apart import apart
     from dspark_core.profiling.file import only_one, write_profile
     from dspark_core.profiling.measure import measure
     from dspark_core.profiling.profile import StepProfile
 
     with only_one():
-        measured = measure(
-            session.target, session.drafters, max_requests=MEASURED_REQUESTS, budget_s=budget_s, progress=bar
+        measured = apart(  # in the engine's conditions, and it must stay the only one with threads of torch
+            lambda: measure(
+                session.target, session.drafters, max_requests=MEASURED_REQUESTS, budget_s=budget_s, progress=bar
+            )
         )
         profile = StepProfile(
             key=session.profile_key,

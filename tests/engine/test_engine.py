@@ -416,3 +416,43 @@ def test_a_drafter_that_fails_as_a_whole_or_answers_too_few_takes_no_other_draft
 def test_an_errors_class_is_told_only_where_its_text_was_not_meant_for_users(meant_for_users):
     detail = failed(ResourceError("The disk is full.") if meant_for_users else KeyError("layer")).detail
     assert ("KeyError" in detail, detail == "The disk is full.") == (not meant_for_users, meant_for_users)
+
+
+def test_a_call_runs_in_the_engines_thread_between_rounds_and_gives_its_value_or_error(engine):
+    running = engine.submit(ask(limit=200))
+    next(iter(running))
+    assert engine.call(threading.current_thread) is engine._thread
+    with pytest.raises(ZeroDivisionError):
+        engine.call(lambda: 1 / 0)
+    assert engine.call(lambda: 7) == 7, "the engine outlived it"
+    assert rounds_of(running)
+
+
+class BrokenLine:
+    """A line that the engine cannot work with."""
+
+    running = waiting = ()
+
+    def __len__(self):
+        raise RuntimeError("the line is lost")
+
+
+def test_an_engine_that_is_gone_or_closed_lets_nobody_wait_for_a_call(engine, monkeypatch):
+    told = []
+
+    def late():
+        try:
+            engine.call(lambda: 1)
+        except ResourceError as error:
+            told.append(str(error))
+
+    def break_down():
+        threading.Thread(target=late).start()
+        wait_until(lambda: engine._calls)
+        monkeypatch.setattr(engine, "_line", BrokenLine())
+
+    engine.call(break_down)
+    wait_until(lambda: told)
+    assert "stopped" in told[0]
+    with pytest.raises(ResourceError, match="closed"):
+        engine.call(lambda: 1)

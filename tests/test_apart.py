@@ -1,0 +1,25 @@
+"""Work apart: its value, its error, and that its thread has ended."""
+
+import threading
+
+import pytest
+
+from dspark_core import loading
+from dspark_core.apart import apart
+
+
+def test_the_value_or_the_error_comes_back_and_the_thread_has_ended():
+    thread = apart(threading.current_thread)
+    assert thread is not threading.current_thread()
+    assert not thread.is_alive()
+    with pytest.raises(ZeroDivisionError):
+        apart(lambda: 1 / 0)
+
+
+def test_a_session_is_loaded_apart_so_that_only_the_engine_has_threads_of_torch(monkeypatch):
+    threads = []
+    monkeypatch.setattr(loading, "ensure_model", lambda *_: "folder")
+    monkeypatch.setattr(loading, "_loaded", lambda *_: threads.append(threading.current_thread()))
+    loading.open_session(device="cpu")
+    assert threads[0] is not threading.main_thread()
+    assert not threads[0].is_alive()
