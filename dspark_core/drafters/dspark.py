@@ -38,9 +38,9 @@ from dspark_core.target.linear import Linear, make_linear, pack_linears
 # but what follows x_{k-1} is often far down in base logits that do not know it (README, "Results": 64 against 1,024).
 CANDIDATES = 1024
 
-# Tokens whose features may wait for their keys and values: a few kilobytes each, and enough that reading the matrices
-# for them is spread over many rounds.
-COLLECTED = 64
+# Tokens whose features may wait for their keys and values: a few kilobytes each, and so many that an answer that rests
+# from drafts hardly ever has them read for nothing.
+COLLECTED = 512
 
 _BORROWED = "No weights of its own yet: this is DSpark's backbone with the sequential head switched off."
 
