@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.evidence import BackOffRule, Evidence, Means, Memory, Record
@@ -85,6 +85,7 @@ class BackOff:
         self.rule = rule or BackOffRule()
         self._records: WeakKeyDictionary[object, Record] = WeakKeyDictionary()
         self._memories: OrderedDict[tuple[str, ScheduleParams, int], Memory] = OrderedDict()
+        self._weighed: _Weighed | None = None  # the last batch; None once somebody has drafted since
         self._learning: WeakKeyDictionary[object, Memory] = WeakKeyDictionary()  # the batch's, of the last judgement
         self._now = 0
 
@@ -95,9 +96,9 @@ class BackOff:
         if curve is None or not judged:
             return judgements
         self._now += 1
-        places = {index: self._place(owners[index], wishes[index], len(wishes)) for index in judged}
-        batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve)
-        gains = batch.gains([index for index in judged if places[index][1].known])
+        if self._weighed is None or not self._weighed.of(owners, wishes, curve):
+            self._weighed = self._weigh(owners, wishes, judged, curve)
+        places, gains = self._weighed.places, self._weighed.gains
         for memory in {id(memory): memory for _, memory in places.values()}.values():
             members = [index for index in judged if places[index][1] is memory]
             resting = [index for index in members if gains.get(index, 1.0) < 1]
@@ -114,8 +115,17 @@ class BackOff:
             memory.wait = max(0, memory.wait - 1)
         return judgements
 
+    def _weigh(
+        self, owners: Sequence[object], wishes: Sequence[Wish], judged: Sequence[int], curve: StepCurve
+    ) -> _Weighed:
+        places = {index: self._place(owners[index], wishes[index], len(wishes)) for index in judged}
+        batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve)
+        gains = batch.gains([index for index in judged if places[index][1].known])
+        return _Weighed([ref(owner) for owner in owners], list(wishes), curve, places, gains)
+
     def learn(self, owner: object, drafted: int, verify_len: int, num_accepted: int) -> None:
         """What became of the drafts of a round that began with `judge`; rounds without drafting teach nothing."""
+        self._weighed = None
         record = self._record_of(owner)
         record.learn(drafted, verify_len, num_accepted)
         memory = self._learning.get(owner, record)
@@ -170,6 +180,23 @@ class BackOff:
         means = self._means(record, memory)
         expected = None if means is None or not memory.known else means.drafted
         return Judgement(gain, most=most, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """A batch and what was found: while all of it rests, nothing is learnt and round after round finds the same."""
+
+    owners: list[ref[object]]
+    wishes: list[Wish]
+    curve: StepCurve
+    places: dict[int, tuple[Record, Memory]]
+    gains: dict[int, float]
+
+    def of(self, owners: Sequence[object], wishes: Sequence[Wish], curve: StepCurve) -> bool:
+        """Whether it is this batch."""
+        if curve is not self.curve or len(owners) != len(self.owners):
+            return False
+        return all(known() is owner for known, owner in zip(self.owners, owners, strict=True)) and self.wishes == wishes
 
 
 class _Batch:

@@ -68,5 +68,5 @@ def tokens_per_s(curve, users, chance, schedule, seed, *, gamma=8, tokens=128, r
             committed += 1 + accepted
         drew = [max(1, view.num_drafted) for view, count in zip(views, counts, strict=True) if count]
         seconds += curve.drafting_s({"d": drew})
-        seconds += curve.seconds(users + sum(plan.verify_len for plan in plans))
+        seconds += curve.among(users).seconds(users + sum(plan.verify_len for plan in plans))
     return committed / seconds
