@@ -22,13 +22,17 @@ def apart(work: Callable[[], Result]) -> Result:
     # A daemon, so that an interrupted program need not wait for it.
     thread = threading.Thread(target=settle, args=(outcome, work), name="dspark-apart", daemon=True)
     thread.start()
-    result = outcome.result()
-    thread.join()
-    return result
+    try:
+        return outcome.result()
+    finally:
+        if outcome.done():  # it is not where the wait itself was interrupted
+            thread.join()
 
 
 def settle(outcome: Future[Result], work: Callable[[], Result]) -> None:
-    """Give what ``work()`` returns or raises to whoever waits for ``outcome``."""
+    """Give what ``work()`` returns or raises to whoever waits for ``outcome``; nothing is done if nobody does."""
+    if not outcome.set_running_or_notify_cancel():
+        return
     try:
         outcome.set_result(work())
     except BaseException as error:  # raised again where it is waited for

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dspark_core.errors import ParameterError, shown
 
 SECONDS_PER_HOUR = 3600.0
-LARGEST = 1e12  # of every number that is entered
+LARGEST, SMALLEST = 1e12, 1e-12  # of every number that is entered, apart from 0
 JOULES_PER_KWH = 3.6e6
 
 
@@ -20,10 +20,12 @@ def number(name: str, value: object, *, above: float = 0.0, least: float | None 
     limit = f"from {least:g} on" if least is not None else f"above {above:g}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         within = value > above if least is None else value >= least
-        if within and value <= LARGEST:  # NaN is neither
+        if within and (value == 0 or SMALLEST <= abs(value) <= LARGEST):  # NaN is neither
             return float(value)
     said = "empty" if value is None or value == "" else shown(value)
-    raise ParameterError(f"{name} is {said}; enter a number {limit}, at most {LARGEST:g}.")
+    raise ParameterError(
+        f"{name} is {said}; enter a number {limit}, at most {LARGEST:g} (the smallest is {SMALLEST:g})."
+    )
 
 
 @dataclass(frozen=True, slots=True)

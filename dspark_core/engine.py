@@ -257,16 +257,22 @@ class Engine:
     def call(self, work: Callable[[], Result]) -> Result:
         """What ``work()`` returns or raises, called in the engine's own thread between two rounds, which wait for it.
 
-        For torch's work beside the engine: see `dspark_core.apart` for what a second thread's costs. Raises
-        ResourceError when the engine is closed.
+        For torch's work beside the engine: see `dspark_core.apart` for what a second thread's costs. Work that is
+        itself such a call's calls its own at once; a caller that is interrupted takes back work that has not begun.
+        Raises ResourceError when the engine is closed.
         """
+        if threading.current_thread() is self._thread:  # which would wait for itself
+            return work()
         outcome: Future[Result] = Future()
         with self._wake:
             if self._closing:
                 raise ResourceError("The engine is closed. Open a new session.")
             self._calls.append((work, outcome))
             self._nudge()
-        return outcome.result()
+        try:
+            return outcome.result()
+        finally:
+            outcome.cancel()  # without effect once it has begun
 
     def close(self) -> None:
         """End everything that runs and waits, stop the loop; safe to repeat."""
@@ -292,7 +298,8 @@ class Engine:
                 calls = [self._calls.popleft() for _ in range(len(self._calls))]
             self._fail(left, stopped)
             for _, outcome in calls:
-                outcome.set_exception(stopped)
+                if outcome.set_running_or_notify_cancel():
+                    outcome.set_exception(stopped)
 
     @torch.inference_mode()
     def _serve_all(self) -> None:

@@ -68,7 +68,7 @@ def test_a_curve_is_its_points():
     assert totals(2.5, [0, 1, 2]) == pytest.approx([0.4, 1, 2.5])
 
 
-@pytest.mark.parametrize("bad", [None, "", "12", True, math.nan, math.inf, -1, 0, 1e13])
+@pytest.mark.parametrize("bad", [None, "", "12", True, math.nan, math.inf, -1, 0, 1e13, 1e-300, 10**400])
 def test_numbers_that_are_none_or_out_of_range_are_refused_by_name(bad):
     with pytest.raises(ParameterError, match=r"Tokens a request is .*; enter a number above 0"):
         number("Tokens a request", bad)

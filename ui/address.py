@@ -36,7 +36,8 @@ class Parameter:
         component: what it sets: a Slider, Number, Dropdown, Radio, Checkbox, CheckboxGroup or Textbox.
         clipped: a whole number above the slider's end acts as that end, as L_max above γ does.
         follow: whether the address follows the component; else it only loses the value when that has changed.
-        check: raises ParameterError for a text that the component would take and its readers would not.
+        check: raises ParameterError for a text, or a name that is not in the list, that the component would take and
+            its readers would not.
     """
 
     name: str
@@ -64,6 +65,15 @@ class Parameter:
             return self._one_of(text, values)
         if isinstance(part, (gr.Slider, gr.Number)):
             return self._number(text, part, fitted.get("maximum", part.maximum))
+        return self._checked(text)
+
+    def _typed(self, name: str) -> str:
+        try:
+            return self._checked(name)
+        except ParameterError as error:
+            raise ParameterError(f"{self.name}: {error}") from error
+
+    def _checked(self, text: str) -> str:
         if len(text) > MAX_TEXT:
             raise ParameterError(f"{self.name} has {len(text):,} characters; an address may give {MAX_TEXT:,}.")
         if self.check is not None:
@@ -82,11 +92,13 @@ class Parameter:
         if not 1 <= len(names) <= most:
             raise ParameterError(f"{self.name} is {shown(text)}; it must be 1 to {most} names with commas between.")
         if getattr(part, "allow_custom_value", False):
-            return names
+            return [name if name in values else self._typed(name) for name in names]
         return [self._one_of(name, values) for name in names]
 
     def _number(self, text: str, part: Any, high: float | None) -> float:
-        low, whole = part.minimum, part.step is not None and float(part.step).is_integer()
+        low = part.minimum
+        # A Number's step is only what its arrows do.
+        whole = part.precision == 0 if isinstance(part, gr.Number) else float(part.step or 0.1).is_integer()
         bounds = f"{'a whole number' if whole else 'a number'}{_between(low, high)}"
         try:
             value = float(text) if len(text) <= 40 and text.isascii() else math.nan

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from typing import TypeGuard
 
 from dspark_core.errors import ParameterError
+from dspark_core.fields import LARGEST_NUMBER
 from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
 
 # The controls of a page that make a schedule and a law, in the order that the functions below take their values.
@@ -20,7 +21,7 @@ MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, 
 
 def read_whole(name: str, value: object) -> int:
     """A whole number. Raises ParameterError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not _is_number(value):
         raise ParameterError(f"{name} is {_shown(value)}; enter a whole number.")
     if value != int(value):
         raise ParameterError(f"{name} is {value}; it must be a whole number.")
@@ -29,9 +30,14 @@ def read_whole(name: str, value: object) -> int:
 
 def read_number(name: str, value: object) -> float:
     """A finite number. Raises ParameterError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not _is_number(value):
         raise ParameterError(f"{name} is {_shown(value)}; enter a number.")
     return float(value)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a float can hold it: not every whole number that JSON may bring is such."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER  # nor NaN
 
 
 def _shown(value: object) -> str:

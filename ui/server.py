@@ -74,17 +74,21 @@ def _port_is_free(address: str, port: int) -> bool:
 
 
 def serve(demo: gr.Blocks, host: SessionHost, settings: Settings) -> None:
-    """Open the session in the background and serve the page until interrupted."""
+    """Serve the page, then open the session in the background, until interrupted.
+
+    In this order: Gradio gives its server five seconds to start, and a model that is being loaded may take them all.
+    """
     if not _port_is_free(settings.address, settings.port):
         sys.exit(
             f"Port {settings.port} on {settings.address} cannot be used: another program has it, or the address is "
             f"not this machine's. Choose another with --port or PORT, for example --port {settings.port + 1}."
         )
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    host.start()
-    sys.stdout.write(f"DSpark Playground: http://{settings.address}:{settings.port} (Ctrl+C ends it)\n")
-    sys.stdout.flush()
     try:
-        demo.launch(**launch_options(settings.address, settings.port))
+        demo.launch(**launch_options(settings.address, settings.port), prevent_thread_lock=True)
+        host.start()
+        sys.stdout.write(f"DSpark Playground: http://{settings.address}:{settings.port} (Ctrl+C ends it)\n")
+        sys.stdout.flush()
+        demo.block_thread()
     finally:
         host.close()

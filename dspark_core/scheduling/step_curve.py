@@ -99,7 +99,8 @@ class StepCurve:
         known = self._among.get(requests)
         if known is None:
             tokens = tuple(requests * share for share in self.table.shares)
-            known = replace(self, tokens=tokens, measured_s=self.table.seconds(requests), table=None)
+            seconds = tuple(min(LARGEST_S, count) for count in self.table.seconds(requests))  # far beyond the last row
+            known = replace(self, tokens=tokens, measured_s=seconds, table=None)
             self._among[requests] = known
         return known
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dspark_core import engine as engine_module
 from dspark_core.admission import Limits
 from dspark_core.answer import failed
 from dspark_core.decode_loop import PREFILL_CHUNK, DecodeLoop
@@ -426,6 +427,62 @@ def test_a_call_runs_in_the_engines_thread_between_rounds_and_gives_its_value_or
         engine.call(lambda: 1 / 0)
     assert engine.call(lambda: 7) == 7, "the engine outlived it"
     assert rounds_of(running)
+
+
+def test_work_that_calls_for_more_work_gets_it_at_once(engine):
+    assert engine.call(lambda: engine.call(threading.current_thread)) is engine._thread
+    with pytest.raises(ZeroDivisionError):
+        engine.call(lambda: engine.call(lambda: 1 / 0))
+
+
+def test_a_caller_that_is_interrupted_takes_back_work_that_has_not_begun(engine, monkeypatch):
+    begun, done, release = [], threading.Event(), threading.Event()
+    threading.Thread(target=engine.call, args=(lambda: release.wait(20),)).start()
+
+    class Interrupted(engine_module.Future):
+        def result(self):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine_module, "Future", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.call(lambda: begun.append(1))
+    monkeypatch.undo()
+    release.set()
+    engine.call(done.set)
+    assert done.is_set()
+    assert begun == []
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, StopIteration, MemoryError])
+def test_a_call_whose_work_is_broken_off_by_any_error_raises_it_and_the_engine_goes_on(engine, kind):
+    def broken():
+        raise kind
+
+    with pytest.raises(kind):
+        engine.call(broken)
+    assert rounds_of(engine.submit(ask(limit=3)))
+
+
+def test_calls_while_the_engine_closes_are_all_answered_or_refused(engine):
+    answers, callers = [], []
+
+    def caller(number):
+        try:
+            answers.append(engine.call(lambda: number))
+        except ResourceError:
+            answers.append("refused")
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in range(40)]
+    for thread in callers[:20]:
+        thread.start()
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    for thread in callers[20:]:
+        thread.start()
+    for thread in (*callers, closing):
+        thread.join(20)
+    assert len(answers) == 40
+    assert len({answer for answer in answers if answer != "refused"}) == 40 - answers.count("refused")
 
 
 class BrokenLine:

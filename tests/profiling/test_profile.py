@@ -16,6 +16,7 @@ from dspark_core.profiling.profile import (
     token_counts,
 )
 from dspark_core.profiling.report import line, report, table
+from dspark_core.scheduling.step_curve import LARGEST_S
 
 KEY = ProfileKey("toy", "ab" * 32, "float64", "CPU (toy, 1 thread)", 1, "2.x", (0, 2))
 
@@ -86,6 +87,19 @@ def test_the_curve_of_a_round_knows_how_many_requests_share_it():
 def test_a_row_that_noise_has_made_faster_leads_no_step_below_what_was_measured():
     faster = tuple(replace(probe, seconds=0.05) if probe.requests == 4 else probe for probe in PROFILE.spread)
     assert replace(PROFILE, spread=faster).curve().among(32).smoothed_s == pytest.approx((0.05, 0.05))
+
+
+@pytest.mark.parametrize("requests", [1, 3, 5, 7, 1000, 10**9])
+@pytest.mark.parametrize("slowest", [0.3, LARGEST_S])
+@pytest.mark.parametrize("rows", [(2, 4), (3,)])
+def test_any_number_of_requests_has_steps_that_never_get_faster_with_more_tokens(requests, slowest, rows):
+    spread = [StepProbe(20, r * t, r, r * (0.01 + 0.02 * t)) for r in rows for t in (1, 2)]
+    spread = (*spread[:-1], replace(spread[-1], seconds=slowest))
+    profile = replace(PROFILE, spread=spread)
+    check_profile(profile)
+    curve = profile.curve().among(requests)
+    times = [curve.seconds(tokens) for tokens in (requests, 2 * requests, 4 * requests)]
+    assert 0 < times[0] <= times[1] <= times[2]
 
 
 @pytest.mark.parametrize(("max_requests", "block"), [(1, 1), (1, 9), (3, 3), (16, 9), (32, 16)])

@@ -38,9 +38,9 @@ def served(opener, name="fake-target"):
     """The page over what ``opener`` opens, on a free port; yields its address."""
     host = SessionHost(opener, name)
     demo = in_a_loop(lambda: build_page(host))
-    host.start()
     options = launch_options("127.0.0.1", free_port())
     _, address, _ = in_a_loop(lambda: demo.launch(**options, prevent_thread_lock=True))
+    host.start()  # after the server, as `ui.server.serve` does
     try:
         yield address
     finally:

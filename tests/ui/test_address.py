@@ -7,6 +7,7 @@ from dspark_core.errors import ParameterError
 from tests.ui.pages import in_a_loop
 from ui.address import MAX_TEXT, Address
 from ui.inputs import read_seed
+from ui.race.offers import check_lane
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,10 @@ def address():
             address.add(
                 "lanes",
                 gr.Dropdown(["plain"], multiselect=True, max_choices=3, allow_custom_value=True, value=["plain"]),
+                check=check_lane,
             )
+            address.add("price", gr.Number(3.6, minimum=0))
+            address.add("cards", gr.Number(100, precision=0, minimum=1))
             address.add("seed", gr.Textbox(), check=read_seed)
             address.add("prompt", gr.Textbox(), follow=False)
             address.pair("l_min", "l_max")
@@ -47,6 +51,10 @@ def test_a_list_is_names_with_commas_between_and_the_same_name_counts_once(addre
     assert values == {"sets": ["code", "chat"], "lanes": ["plain", "dspark+fixed@3"]}
 
 
+def test_a_number_field_takes_fractions_where_it_is_not_rounded_to_whole_numbers(address):
+    assert address.read({"price": "2.75", "cards": "8"}, {}) == ({"price": 2.75, "cards": 8}, [])
+
+
 @pytest.mark.parametrize("bad", ["", "nan", "inf", "-1", "1.5", "\u0661", "<img src=x>", "9" * 5000, "0x1", "'"])
 def test_a_bad_number_is_told_with_its_name_and_what_is_allowed_while_the_rest_applies(address, bad):
     values, problems = address.read({"threshold": bad, "policy": "fixed"}, {})
@@ -65,6 +73,11 @@ def test_a_bad_number_is_told_with_its_name_and_what_is_allowed_while_the_rest_a
         ("sets", "chat,<b>", "chat, code"),
         ("sets", ",", "1 to 2 names"),
         ("lanes", "a,b,c,d", "1 to 3 names"),
+        ("lanes", "plain,<img src=x>", "no lane named"),
+        ("lanes", "dspark+fixed@-1", "lanes: "),
+        ("lanes", "x" * 3000 + "+fixed", "3,006 characters"),
+        ("cards", "2.5", "a whole number from 1 to any"),
+        ("price", "-1", "a number from 0 to any"),
         ("l_max", "2.5", "a whole number from 0 to 15"),
         ("l_max", "inf", "a whole number from 0 to 15"),
         ("seed", "x", "seed"),

@@ -45,6 +45,8 @@ def test_drafting_stops_early_unless_the_box_is_ticked(beyond_cut):
         ("threshold", None, 3, 0.5, True, *BANDS),
         ("threshold", math.nan, 3, 0.5, True, *BANDS),
         ("threshold", 1, math.inf, 0.5, True, *BANDS),
+        ("threshold", 1, 10**400, 0.5, True, *BANDS),
+        ("threshold", 1, 8, 10**400, True, *BANDS),
         ("threshold", 1, 3, math.nan, True, *BANDS),
         ("threshold", 1, 3, 1.01, True, *BANDS),
         ("threshold", 1, 3, "0.5", True, *BANDS),

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import threading
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 from dspark_core.admission import Limits
 from dspark_core.scheduling import POLICIES
 from tests.ui.fake_session import FakeSession
-from tests.ui.pages import in_a_loop, served
+from tests.ui.pages import free_port, in_a_loop, served
 from ui import panels
 from ui.endpoints import NAMES
 from ui.host import SessionHost
@@ -60,6 +61,32 @@ def test_a_taken_port_is_told_with_the_way_out():
         with pytest.raises(SystemExit, match=rf"Port {port}.*--port {port + 1}"):
             serve(in_a_loop(lambda: build_page(host)), host, Settings(port=port))
     assert host.state.stage == "starting"
+
+
+class Recorded:
+    """Stands for the page: writes down when it is served, and is served until ``until`` is set."""
+
+    def __init__(self, order, until):
+        self._order = order
+        self._until = until
+
+    def launch(self, **_):
+        self._order.append("page")
+
+    def block_thread(self):
+        assert self._until.wait(20)
+
+
+def test_the_page_is_served_before_the_model_is_loaded():
+    order, opened = [], threading.Event()
+
+    def opener(_progress):
+        order.append("model")
+        opened.set()
+        return FakeSession()
+
+    serve(Recorded(order, opened), SessionHost(opener, "fake"), Settings(port=free_port()))
+    assert order == ["page", "model"]
 
 
 def test_doors_that_the_page_does_not_need_are_closed():

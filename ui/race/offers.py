@@ -21,6 +21,12 @@ def offered_lanes(session: SessionPort) -> list[str]:
     return [PLAIN, *(lane.name for lane in _lanes(wanted) if _takes(session, lane))]
 
 
+def check_lane(name: str) -> None:
+    """Raises ParameterError for what is no lane's name."""
+    if name != PLAIN:
+        _lanes([name])
+
+
 def first_choice(offered: Sequence[str]) -> list[str]:
     """Plain decoding and the usual way of each drafter, as many as may race."""
     drafters = dict.fromkeys(name.partition("+")[0] for name in offered if name != PLAIN)

@@ -17,7 +17,7 @@ from ui.layout import EXAMPLES
 from ui.panels import feed, panel
 from ui.ports import SessionPort
 from ui.race.calls import RaceCalls
-from ui.race.offers import first_choice, offered_lanes
+from ui.race.offers import check_lane, first_choice, offered_lanes
 from ui.race.racing import MAX_TOKENS, Racing, Told
 from ui.tab import Deck
 from ui.trace import to_json
@@ -25,6 +25,7 @@ from ui.words import say
 
 _DEFAULT_TOKENS = 64
 _REPEATS = (1, 3)
+_CHECKS = {"seed": check_seed, "lanes": check_lane}  # of what the address gives
 _WAITING_RACES = 32  # generators in parallel; races take turns lap by lap
 Changes = dict[Any, Any]
 
@@ -81,7 +82,7 @@ class Race:
         deck.fits.append(([self._lanes, self._start], self.fit))
         names = ("prompt", "lanes", "temperature", "max_tokens", "seed", "repeats")
         for name, part in zip(names, asked, strict=True):
-            deck.address.add(f"race_{name}", part, check=check_seed if name == "seed" else None)
+            deck.address.add(f"race_{name}", part, check=_CHECKS.get(name))
         self._start.click(
             self.start, asked, [self._feed, self._start, self._stop],
             preprocess=False,  # what is half typed must meet our checks and words, not an exception of Gradio's
