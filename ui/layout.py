@@ -175,7 +175,7 @@ def _conversation() -> dict[str, Any]:
 
 
 def _controls() -> dict[str, Any]:
-    with gr.Column(elem_id="ds-controls", elem_classes=["ds-card"]):
+    with gr.Column(elem_id="ds-controls", elem_classes=["ds-card", "ds-settings"]):
         with gr.Row(elem_classes=["ds-pair"]):
             drafter = gr.Dropdown(["dspark"], value="dspark", label=say("Drafter"), min_width=120, elem_id="ds-drafter")
             policy = gr.Dropdown(

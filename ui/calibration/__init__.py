@@ -24,8 +24,8 @@ class Calibration:
     def build(self) -> None:
         """The controls of collecting, and the panel."""
         self._feed = feed("calibration")
-        with gr.Column(elem_id="ds-cal-controls", elem_classes=["ds-card"]):
-            with gr.Row(elem_classes=["ds-lab-row"]):
+        with gr.Column(elem_id="ds-cal-controls", elem_classes=["ds-card", "ds-settings"]):
+            with gr.Row(elem_classes=["ds-settings-row"]):
                 self._setting = gr.Radio(
                     list(SETTINGS), value="greedy", label=say("Answers drawn"), elem_id="ds-cal-setting", min_width=220
                 )
@@ -33,7 +33,7 @@ class Calibration:
                     2, MOST_PROMPTS, 12, step=2, label=say("Prompts to collect"), min_width=160,
                     info=say("half to fit, half to measure"), elem_id="ds-cal-prompts",
                 )  # fmt: skip
-            with gr.Row(elem_classes=["ds-lab-row"]):
+            with gr.Row(elem_classes=["ds-settings-buttons"]):
                 self._recorded = gr.Button(
                     say("Show the recorded set"), min_width=230, scale=0, elem_id="ds-cal-recorded"
                 )

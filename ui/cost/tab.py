@@ -30,12 +30,12 @@ class Cost:
         """Controls above, figures and the rebound's plot below."""
         self._feed = feed("cost")
         fleet = article_fleet()
-        with gr.Column(elem_id="ds-cost-controls", elem_classes=["ds-card"]):
-            with gr.Row(elem_classes=["ds-load-row"]):
+        with gr.Column(elem_id="ds-cost-controls", elem_classes=["ds-card", "ds-settings"]):
+            with gr.Row(elem_classes=["ds-cost-row"]):
                 self._article = gr.Button(say("The article's 100 cards"), size="sm", min_width=150, scale=0)
                 self._load = gr.Button(say("Take from Load"), size="sm", min_width=130, scale=0)
                 self._chat = gr.Button(say("Take from Chat"), size="sm", min_width=130, scale=0)
-            with gr.Row(elem_classes=["ds-load-row"]):
+            with gr.Row(elem_classes=["ds-cost-row"]):
                 self._gpus = gr.Number(fleet.gpus, label=say("GPUs"), precision=0, minimum=1, min_width=110)
                 self._price = gr.Number(
                     fleet.price_per_gpu_hour, label=say("Price of a GPU-hour"), minimum=0, min_width=130
@@ -47,7 +47,7 @@ class Cost:
                 )  # fmt: skip
                 self._before = gr.Number(ARTICLE.requests_per_s[0], label=say("Before: plain decoding"), min_width=130)
                 self._after = gr.Number(ARTICLE.requests_per_s[1], label=say("After: with drafts"), min_width=130)
-            with gr.Row(elem_classes=["ds-load-row"]):
+            with gr.Row(elem_classes=["ds-cost-row"]):
                 self._tokens = gr.Number(200, label=say("Tokens a request"), min_width=120)
                 self._joules_before = gr.Number(None, label=say("Joules a token before"), min_width=130)
                 self._joules_after = gr.Number(None, label=say("Joules a token after"), min_width=130)

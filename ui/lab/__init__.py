@@ -26,9 +26,9 @@ class Lab:
     def build(self) -> None:
         """The controls of an experiment, its panel, the toy and its button."""
         self._feed = feed("lab")
-        with gr.Column(elem_id="ds-lab-controls", elem_classes=["ds-card"]):
+        with gr.Column(elem_id="ds-lab-controls", elem_classes=["ds-card", "ds-settings"]):
             self._prompt = gr.Textbox(PROMPT, label=say("Prompt"), max_lines=3, elem_id="ds-lab-prompt")
-            with gr.Row(elem_classes=["ds-lab-row"]):
+            with gr.Row(elem_classes=["ds-settings-row"]):
                 self._policy = gr.Dropdown(
                     list(POLICIES), value="threshold", label=say("Policy"), min_width=120, elem_id="ds-lab-policy",
                     info=say("the drafter is the one under Chat"),
@@ -49,7 +49,7 @@ class Lab:
                     LEAST_TEXTS, MOST_TEXTS, 400, step=100, label=say("Texts of each"), min_width=120,
                     elem_id="ds-lab-texts", info=say("more find smaller differences"),
                 )  # fmt: skip
-            with gr.Row(elem_classes=["ds-lab-row"]):
+            with gr.Row(elem_classes=["ds-settings-buttons"]):
                 self._start = gr.Button(
                     say("Compare"), variant="primary", min_width=120, scale=0, elem_id="ds-lab-start"
                 )

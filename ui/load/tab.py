@@ -41,42 +41,36 @@ class Load:
     def build(self) -> None:
         """Controls above, charts and tables below."""
         self._feed = feed("load")
-        with gr.Column(elem_id="ds-load-controls", elem_classes=["ds-card"]):
+        with gr.Column(elem_id="ds-load-controls", elem_classes=["ds-card", "ds-settings"]):
             self._build_crowd()
             self._build_method()
+            self._build_buttons()
         self._panel = panel("loadtab", elem_id="ds-loadtab-panel")
 
     def _build_crowd(self) -> None:
-        with gr.Row(elem_classes=["ds-load-row"]):
+        with gr.Row(elem_classes=["ds-settings-row"]):
             self._users = gr.Slider(
-                1, MOST_USERS, 4, step=1, label=say("Virtual users"), info=say("move it while they ask"), min_width=200,
+                1, MOST_USERS, 4, step=1, label=say("Virtual users"), info=say("move it while they ask"),
                 elem_id="ds-load-users",
             )  # fmt: skip
-            self._start = gr.Button(say("Start"), variant="primary", min_width=90, scale=0, elem_id="ds-load-start")
-            self._stop = gr.Button(
-                say("Stop"), variant="stop", interactive=False, min_width=90, scale=0, elem_id="ds-load-stop"
-            )
-            self._walk = gr.Button(say("Walk 1→32"), min_width=120, scale=0, elem_id="ds-load-walk")
             self._seconds = gr.Slider(
-                LEAST_S, 30, 6, step=1, label=say("Seconds for each step of the walk"), min_width=180,
-                elem_id="ds-load-seconds",
-            )  # fmt: skip
+                LEAST_S, 30, 6, step=1, label=say("Seconds for each step of the walk"), elem_id="ds-load-seconds"
+            )
             self._plain = gr.Checkbox(
                 True, label=say("Plain decoding beside it"), info=say("each step also without drafts: twice as long"),
-                min_width=180, elem_id="ds-load-plain",
+                elem_id="ds-load-plain",
             )  # fmt: skip
 
     def _build_method(self) -> None:
-        with gr.Row(elem_classes=["ds-load-row"]):
-            self._drafter = gr.Dropdown(["dspark"], value="dspark", label=say("Drafter"), min_width=130)
+        with gr.Row(elem_classes=["ds-settings-row"]):
+            self._drafter = gr.Dropdown(["dspark"], value="dspark", label=say("Drafter"))
             self._policy = gr.Dropdown(
-                list(POLICIES), value=_SCHEDULE.policy, label=say("Schedule policy"), min_width=130,
-                elem_id="ds-load-policy",
-            )  # fmt: skip
-            self._l_min = gr.Slider(0, 15, _SCHEDULE.l_min, step=1, label=say("L_min"), min_width=130)
-            self._l_max = gr.Slider(0, 15, _SCHEDULE.l_max, step=1, label=say("L_max"), min_width=130)
-            self._threshold = gr.Slider(0, 1, _SCHEDULE.threshold, step=0.01, label=say("Threshold"), min_width=130)
-        with gr.Row(elem_classes=["ds-load-row"]):
+                list(POLICIES), value=_SCHEDULE.policy, label=say("Schedule policy"), elem_id="ds-load-policy"
+            )
+            self._l_min = gr.Slider(0, 15, _SCHEDULE.l_min, step=1, label=say("L_min"))
+            self._l_max = gr.Slider(0, 15, _SCHEDULE.l_max, step=1, label=say("L_max"))
+            self._threshold = gr.Slider(0, 1, _SCHEDULE.threshold, step=0.01, label=say("Threshold"))
+        with gr.Row(elem_classes=["ds-settings-buttons"]):
             self._presets = tuple(
                 gr.Button(
                     f"{p.name}: {p.schedule.l_min}–{p.schedule.l_max}, {p.schedule.threshold}",
@@ -84,9 +78,18 @@ class Load:
                 )
                 for p in PRESETS
             )  # fmt: skip
-            self._temperature = gr.Slider(0, 2, 0, step=0.05, label=say("Temperature"), min_width=130)
-            self._tokens = gr.Slider(8, 256, 64, step=8, label=say("Tokens an answer"), min_width=130)
-            self._sets = gr.CheckboxGroup(list(SETS), value=list(DEFAULT_SETS), label=say("Prompts"), min_width=220)
+        with gr.Row(elem_classes=["ds-settings-row"]):
+            self._temperature = gr.Slider(0, 2, 0, step=0.05, label=say("Temperature"))
+            self._tokens = gr.Slider(8, 256, 64, step=8, label=say("Tokens an answer"))
+            self._sets = gr.CheckboxGroup(list(SETS), value=list(DEFAULT_SETS), label=say("Prompts"))
+
+    def _build_buttons(self) -> None:
+        with gr.Row(elem_classes=["ds-settings-buttons"]):
+            self._start = gr.Button(say("Start"), variant="primary", min_width=90, scale=0, elem_id="ds-load-start")
+            self._stop = gr.Button(
+                say("Stop"), variant="stop", interactive=False, min_width=90, scale=0, elem_id="ds-load-stop"
+            )
+            self._walk = gr.Button(say("Walk 1→32"), min_width=120, scale=0, elem_id="ds-load-walk")
 
     @property
     def _wanted(self) -> list[Any]:

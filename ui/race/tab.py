@@ -38,7 +38,7 @@ class Race:
     def build(self) -> None:
         """Controls, and the panel that scripts fill."""
         self._feed = feed("race")
-        with gr.Column(elem_id="ds-race-controls", elem_classes=["ds-card"]):
+        with gr.Column(elem_id="ds-race-controls", elem_classes=["ds-card", "ds-settings"]):
             self._prompt = gr.Textbox(
                 EXAMPLES[0], label=say("Prompt of the race"), lines=1, max_lines=5, elem_id="ds-race-prompt"
             )
@@ -64,7 +64,7 @@ class Race:
                     [(say("once"), _REPEATS[0]), (say("3 times, in rotating order"), _REPEATS[1])], value=_REPEATS[0],
                     label=say("Each lane runs"), min_width=220, elem_id="ds-race-repeats",
                 )  # fmt: skip
-            with gr.Row(elem_id="ds-race-buttons"):
+            with gr.Row(elem_classes=["ds-settings-buttons"]):
                 self._start = gr.Button(
                     say("Start the race"), variant="primary", interactive=False, min_width=140, scale=0,
                     elem_id="ds-race-start",

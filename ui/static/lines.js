@@ -1,6 +1,6 @@
 // Line drawings over a number axis, as SVG: all text is text, colours come from the page's variables.
 
-const BOX = { left: 46, right: 14, top: 14, bottom: 34, width: 520, height: 200 };
+const BOX = { left: 46, right: 14, top: 14, bottom: 40, width: 520, height: 200 };
 
 const nodesOf = (svg) => (name, attributes, text) => {
   const made = document.createElementNS(svg.namespaceURI, name);
@@ -21,8 +21,9 @@ export function ticks(low, high, about = 4) {
 
 const plain = (value) => (Math.abs(value) >= 10000 ? `${Number((value / 1000).toPrecision(3))}k` : String(Number(value.toPrecision(4))));
 
-// series: [{ points: [[x, y or null]], className, dots, bars: [[x, low, high]] }]; marks: [{ x, y, words }]
-export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = false, xName = "", level = null, marks = [], band = null }) {
+// series: [{ points: [[x, y or null]], className, dots, bars: [[x, low, high]] }]; marks: [{ x, y, words }]; empty: what to say where
+// there is nothing to draw
+export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = false, xName = "", level = null, marks = [], band = null, empty = "" }) {
   const node = nodesOf(svg);
   const known = series.flatMap(({ points, bars = [] }) => [...points.map(([, value]) => value), ...bars.flatMap(([, low, high]) => [low, high])]).filter((value) => Number.isFinite(value));
   const most = Math.max(...known, ...marks.map((mark) => mark.y), level?.y ?? -Infinity, band?.high ?? -Infinity);
@@ -32,16 +33,19 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
   const px = (at) => BOX.left + ((scale(at) - scale(first)) / (scale(last) - scale(first) || 1)) * (BOX.width - BOX.left - BOX.right);
   const py = (value) => BOX.height - BOX.bottom - ((Math.min(high, Math.max(low, value)) - low) / (high - low || 1)) * (BOX.height - BOX.top - BOX.bottom);
   const all = [];
-  if (band) all.push(node("rect", { x: px(first), y: py(band.high), width: px(last) - px(first), height: py(band.low) - py(band.high), class: "ds-shade" }), node("text", { x: px(last) - 6, y: py(band.high) + 13, "text-anchor": "end", class: "ds-level-name" }, band.words));
-  for (const value of ticks(low, high)) {
+  const names = []; // above the lines
+  const nothing = !(known.length || marks.length || level || band);
+  if (band) all.push(node("rect", { x: px(first), y: py(band.high), width: px(last) - px(first), height: py(band.low) - py(band.high), class: "ds-shade" }));
+  if (band) names.push(node("text", { x: px(last) - 6, y: py(band.high) + 15, "text-anchor": "end", class: "ds-level-name" }, band.words));
+  for (const value of nothing ? [0] : ticks(low, high)) {
     all.push(node("line", { x1: BOX.left, x2: BOX.width - BOX.right, y1: py(value), y2: py(value), class: "ds-grid" }));
     all.push(node("text", { x: BOX.left - 6, y: py(value) + 4, "text-anchor": "end" }, plain(value)));
   }
-  for (const at of xTicks ?? ticks(first, last, 6)) all.push(node("text", { x: px(at), y: BOX.height - 18, "text-anchor": "middle" }, plain(at)));
-  all.push(node("text", { x: BOX.width - BOX.right, y: BOX.height - 3, "text-anchor": "end" }, xName));
+  for (const at of xTicks ?? ticks(first, last, 6)) all.push(node("text", { x: px(at), y: BOX.height - 22, "text-anchor": "middle" }, plain(at)));
+  all.push(node("text", { x: BOX.width - BOX.right, y: BOX.height - 4, "text-anchor": "end" }, xName));
   if (level) {
     all.push(node("line", { x1: BOX.left, x2: BOX.width - BOX.right, y1: py(level.y), y2: py(level.y), class: "ds-level" }));
-    all.push(node("text", { x: BOX.left + 4, y: py(level.y) - 5, class: "ds-level-name" }, level.words));
+    names.push(node("text", { x: BOX.left + 4, y: py(level.y) - 6, class: "ds-level-name" }, level.words));
   }
   for (const { points, className = "", dots = false, bars = [] } of series) {
     let run = [];
@@ -60,7 +64,8 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
   for (const { x: at, y: value, words } of marks) {
     const right = px(at) < BOX.width * 0.6;
     all.push(node("circle", { cx: px(at), cy: py(value), r: 6, class: "ds-mark-now" }));
-    all.push(node("text", { x: px(at) + (right ? 10 : -10), y: py(value) - 8, "text-anchor": right ? "start" : "end", class: "ds-level-name ds-mark-words" }, words));
+    names.push(node("text", { x: px(at) + (right ? 10 : -10), y: py(value) - 8, "text-anchor": right ? "start" : "end", class: "ds-level-name ds-mark-words" }, words));
   }
-  svg.replaceChildren(...all);
+  if (nothing) names.push(node("text", { x: (BOX.left + BOX.width - BOX.right) / 2, y: BOX.height / 2, "text-anchor": "middle" }, empty));
+  svg.replaceChildren(...all, ...names);
 }

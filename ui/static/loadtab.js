@@ -146,7 +146,7 @@ export function mountLoadTab(root, store, press) {
 
   const time = () => {
     const end = Math.max(WINDOW_S, state.moments.at(-1)?.t ?? 0);
-    return { x: [end - WINDOW_S, end], xName: t("seconds since the start") };
+    return { x: [end - WINDOW_S, end], xName: t("seconds since the start"), empty: t("nothing measured yet") };
   };
 
   const line = (name) => {
@@ -187,7 +187,7 @@ export function mountLoadTab(root, store, press) {
     const most = Math.max(64, ...curve.map(([tokens]) => tokens), ...dots.map(([tokens]) => tokens), now?.pass_tokens ?? 0);
     const marks = now?.pass_s ? [{ x: Math.max(1, now.pass_tokens), y: 1 / now.pass_s, words: t("now: {tokens} tokens, {sps}/s", { tokens: now.pass_tokens.toFixed(0), sps: (1 / now.pass_s).toFixed(1) }) }] : [];
     const powers = [...Array(11).keys()].map((n) => 2 ** n).filter((n) => n <= most);
-    drawLines(charts.sps, { x: [1, most], xTicks: powers, logX: true, xName: t("tokens in the pass, B"), series: [{ points: curve.map(([tokens, seconds]) => [tokens, 1 / seconds]), className: "ds-c-main" }, { points: dots.flatMap((dot) => [dot, [dot[0], null]]), className: "ds-c-plain", dots: true }], marks });
+    drawLines(charts.sps, { x: [1, most], xTicks: powers, logX: true, xName: t("tokens in the pass, B"), empty: t("nothing measured yet"), series: [{ points: curve.map(([tokens, seconds]) => [tokens, 1 / seconds]), className: "ds-c-main" }, { points: dots.flatMap((dot) => [dot, [dot[0], null]]), className: "ds-c-plain", dots: true }], marks });
     say(charts.sps, marks[0]?.words ?? (curve.length ? t("The profile of this machine") : t("nothing measured yet")));
     const note = state.machine?.curve_note ?? "";
     setText(at("[data-curve-note]"), curve.length ? t("Line: {note}", { note }) : t("No line: {note}. The dots need none.", { note: note || t("waits for the model") }));

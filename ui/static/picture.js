@@ -43,6 +43,11 @@ export class Picture {
     this.svg.append(node(this.svg, "text", { x, y, "text-anchor": anchor, class: className }, words));
   }
 
+  // Names of lines stay above what is drawn later.
+  under(made) {
+    this.svg.insertBefore(made, this.svg.querySelector(".ds-level-name"));
+  }
+
   // A line across at a value, with its name at the right end.
   level(value, words, className = "ds-level") {
     this.line(BOX.left, this.y(value), BOX.width - BOX.right, this.y(value), className);
@@ -58,13 +63,13 @@ export class Picture {
   }
 
   path(points, className) {
-    if (points.length) this.svg.append(node(this.svg, "polyline", { points: points.map(([at, value]) => `${this.x(at)},${this.y(value)}`).join(" "), class: className }));
+    if (points.length) this.under(node(this.svg, "polyline", { points: points.map(([at, value]) => `${this.x(at)},${this.y(value)}`).join(" "), class: className }));
   }
 
   dot(at, value, className, fate) {
     const made = node(this.svg, "circle", { cx: this.x(at), cy: this.y(value), r: 5, class: className });
     if (fate) made.dataset.fate = fate;
-    this.svg.append(made);
+    this.under(made);
   }
 
   bar(at, value, className) {

@@ -20,8 +20,8 @@ function frame(svg, format, across, upwards) {
   add(svg, "text", { x: x(0) + 4, y: y(1) + 14, class: "ds-level-name" }, upwards);
   for (const value of [0, 0.25, 0.5, 0.75, 1]) {
     add(svg, "line", { x1: x(0), x2: x(1), y1: y(value), y2: y(value), class: "ds-grid" });
-    add(svg, "text", { x: x(0) - 6, y: y(value) + 4, "text-anchor": "end" }, format(value));
-    add(svg, "text", { x: x(value), y: SIDE.bottom + 16, "text-anchor": "middle" }, String(value));
+    add(svg, "text", { x: x(0) - 11, y: y(value) + 4, "text-anchor": "end" }, format(value));
+    add(svg, "text", { x: x(value), y: SIDE.bottom + 21, "text-anchor": "middle" }, String(value));
   }
 }
 
