@@ -100,6 +100,19 @@ def test_a_visitor_chats_beside_and_another_sees_that_a_run_goes_on(visit, crowd
     assert until(lambda: crowd.engine.num_active == 0, 20), "who leaves the page takes the users along"
 
 
+def test_sliders_of_a_row_stand_on_one_line_and_empty_charts_say_so(visit, address):
+    page = opened(visit(address))
+    lines = page.eval_on_selector_all(
+        "#ds-load-controls .ds-settings-row",
+        "(rows) => rows.map((row) => [...row.querySelectorAll('input[type=range]')].map("
+        "(slider) => Math.round(slider.getBoundingClientRect().top)))",
+    )
+    assert [len(line) for line in lines] == [2, 3, 2]
+    assert [len(set(line)) for line in lines] == [1, 1, 1]
+    for chart in ("throughput", "speed", "crowd", "budget"):
+        assert "nothing measured yet" in page.text_content(f'[data-chart="{chart}"]')
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_tab_fits_and_is_kept_as_a_picture(visit, address, keep, theme, width):
