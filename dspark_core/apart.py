@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 Result = TypeVar("Result")
+_NAME = "dspark-apart"
 
 
 def apart(work: Callable[[], Result]) -> Result:
@@ -20,13 +21,18 @@ def apart(work: Callable[[], Result]) -> Result:
     """
     outcome: Future[Result] = Future()
     # A daemon, so that an interrupted program need not wait for it.
-    thread = threading.Thread(target=settle, args=(outcome, work), name="dspark-apart", daemon=True)
+    thread = threading.Thread(target=settle, args=(outcome, work), name=_NAME, daemon=True)
     thread.start()
     try:
         return outcome.result()
     finally:
         if outcome.done():  # it is not where the wait itself was interrupted
             thread.join()
+
+
+def is_working() -> bool:
+    """Whether some work goes on apart, which nobody waits for any more."""
+    return any(thread.name == _NAME for thread in threading.enumerate())
 
 
 def settle(outcome: Future[Result], work: Callable[[], Result]) -> None:

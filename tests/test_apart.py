@@ -45,3 +45,21 @@ def test_a_session_is_loaded_apart_so_that_only_the_engine_has_threads_of_torch(
     loading.open_session(device="cpu")
     assert threads[0] is not threading.main_thread()
     assert not threads[0].is_alive()
+
+
+def test_work_that_nobody_waits_for_any_more_is_known_to_go_on(monkeypatch):
+    go_on = threading.Event()
+
+    class Interrupted(apart_module.Future):
+        def result(self, timeout=None):  # noqa: ARG002 - its protocol
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(apart_module, "Future", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        apart(go_on.wait)
+    assert apart_module.is_working()
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "dspark-apart":
+            thread.join(10)
+    assert not apart_module.is_working()

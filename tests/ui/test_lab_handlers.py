@@ -10,6 +10,7 @@ import pytest
 from tests.ui.fake_session import FakeSession
 from ui.calibration.collecting import Collecting
 from ui.calibration.figures import figures_json
+from ui.host import SessionHost
 from ui.lab.running import Experiments
 from ui.lab.toy import exact_json, toy_messages
 
@@ -18,7 +19,9 @@ OTHER = SimpleNamespace(session_hash="two")
 
 
 def host(pace_s=0.0, **info):
-    return SimpleNamespace(session=FakeSession(pace_s, **info), state=SimpleNamespace(stage="loading"))
+    made = SessionHost(lambda _: None, "fake")
+    made._session = FakeSession(pace_s, **info)
+    return made
 
 
 def comparison(
@@ -147,7 +150,7 @@ def test_a_collection_that_cannot_be_is_refused_in_words(change, words):
 
 
 def test_the_recorded_set_is_shown_without_a_model_and_says_what_it_is():
-    collecting = Collecting(SimpleNamespace(session=None, state=SimpleNamespace(stage="loading")))
+    collecting = Collecting(SessionHost(lambda _: None, "fake"))
     told = json.loads(collecting.recorded("T = 0.7"))
     assert told["about"]["source"] == "recorded"
     assert told["about"]["setting"] == "T = 0.7"
