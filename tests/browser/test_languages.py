@@ -112,14 +112,20 @@ def test_a_link_brings_tab_and_settings_back_and_the_address_follows_them(visit,
 def test_every_tab_has_its_controls_in_the_address(visit, fake_address):
     query = "race_lanes=plain,dspark%2Bfixed&race_seed=7&load_users=3&load_sets=code&load_plain=0&lab_temperature=1.5"
     query += "&calibration_prompts=6&cost_elasticity=0.5&explore_threshold=0:0.9:0.3"
-    page = visit(f"{fake_address}?tab=explore&{query}")
+    page = visit(f"{fake_address}?tab=explore&{query}", ready=False)
+    page.wait_for_selector(".ds-ex-form:visible")
     assert page.input_value(".ds-ex-form [name=threshold]") == "0:0.9:0.3"
-    for selector, value in {
-        "#ds-load-users": "3", "#ds-lab-temperature": "1.5", "#ds-cal-prompts": "6", "#ds-cost-elasticity": "0.5",
-    }.items():  # fmt: skip
-        assert until(lambda: page.input_value(f"{selector} input[type=number]") == value), selector  # noqa: B023
-    assert page.input_value("#ds-race-seed textarea, #ds-race-seed input") == "7"
+    for tab, selector, value in (
+        ("load", "#ds-load-users", "3"),
+        ("lab", "#ds-lab-temperature", "1.5"),
+        ("calibration", "#ds-cal-prompts", "6"),
+        ("cost", "#ds-cost-elasticity", "0.5"),
+    ):
+        open_tab(page, tab)  # Gradio makes what is in a tab when it is opened
+        field = f"{selector} input[type=number]"
+        assert until(lambda: page.input_value(field) == value), selector  # noqa: B023
     open_tab(page, "race")
+    assert page.input_value("#ds-race-seed textarea, #ds-race-seed input") == "7"
     shows(page, "#ds-race-lanes", "dspark+fixed")
     page.fill("#ds-race-seed textarea, #ds-race-seed input", "")
     assert until(lambda: "race_seed" not in question(page))

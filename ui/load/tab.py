@@ -54,8 +54,9 @@ class Load:
                 elem_id="ds-load-users",
             )  # fmt: skip
             self._seconds = gr.Slider(
-                LEAST_S, 30, 6, step=1, label=say("Seconds for each step of the walk"), elem_id="ds-load-seconds"
-            )
+                LEAST_S, 30, 6, step=1, label=say("Seconds for each step"), info=say("of the walk"),
+                elem_id="ds-load-seconds",
+            )  # fmt: skip
             self._plain = gr.Checkbox(
                 True, label=say("Plain decoding beside it"), info=say("each step also without drafts: twice as long"),
                 elem_id="ds-load-plain",
