@@ -54,6 +54,8 @@ class Watched:
 
     def _end(self, generation: Generation, event: Finished) -> None:
         took_s = time.perf_counter() - self._began_s.pop(id(generation))
+        if generation.request.drafter == "none":
+            return  # the page's own measurement of plain decoding
         with self._ended:
             self.requests.append(generation.request)
             self.speeds.append(len(event.token_ids) / took_s)
@@ -137,7 +139,7 @@ def measure(pairs: int, tokens: int, long_tokens: int) -> dict[str, Any]:
     ratios = sorted(row["ratio"] for row in rows)
     return {
         "measured": time.strftime("%Y-%m-%d"),
-        "device": session.info.device,
+        "device": session.info.device_label,
         "ratio_median": statistics.median(ratios),
         "ratios": ratios,
         "drawings_per_s_median": statistics.median(row["page"]["drawings_per_s"] for row in rows),
