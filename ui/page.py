@@ -83,6 +83,7 @@ class Wiring:
         self._boot = boot
         self._signs = signs
         self._fits = fits
+        self._fit: tuple[SessionPort, Changes] | None = None  # the last session's, the same for every visitor
 
     def connect(self, demo: gr.Blocks, pulse: gr.Timer) -> None:
         """Attach every listener. All are private: no API page, no direct calls beside the queue."""
@@ -178,6 +179,8 @@ class Wiring:
         return changes
 
     def _fitted(self, session: SessionPort) -> Changes:
+        if self._fit is not None and self._fit[0] is session:
+            return self._fit[1]
         parts, info = self._parts, session.info
         top = max(1, info.num_draft_tokens)
         names = list(info.drafters)
@@ -190,6 +193,7 @@ class Wiring:
         }
         for _, fit in self._fits:
             chat |= fit(session)
+        self._fit = session, chat
         return chat
 
     def status(self) -> str:
