@@ -214,6 +214,7 @@ class DecodeLoop:
         verified = _each(self._verify(planning), self._commit)
         self._observe([(turn.answer, turn.observation) for turn in verified if turn.answer.ending is None])
         timings = RoundTimings(drafted - start, start - begun + planned - drafted, self._now() - planned)
+        self._planner.took(timings.total_s, [turn.work for turn in verified])
         _each(verified, lambda turn: turn.inspect(self.tokenizer))
         _each(
             [turn for turn in turns if not turn.answer.failure],

@@ -82,6 +82,12 @@ class Turn:
         return self.answer.drafter.name, self.count, self.schedule, self.judgement.expected
 
     @property
+    def work(self) -> tuple[str, int, int]:
+        """What `Planner.took` is told; drafting that stops before its first token has cost what a token does."""
+        drafts = max(1, len(self.block.token_ids)) if self.count else 0
+        return self.answer.drafter.name, drafts, self.plan.verify_len
+
+    @property
     def view(self) -> DraftView:
         """What the scheduler may know of the block."""
         known, why = self.block.known_confidences, self.judgement.reason

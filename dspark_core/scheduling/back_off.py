@@ -2,13 +2,13 @@
 
 Decided before anything is drafted, from earlier rounds alone, so the text's law stays the target's. Symbols: N requests
 in the round, e drafts that one has accepted a round, ℓ that one has verified, d that one has drawn, T(B) seconds of a
-pass over B tokens, D seconds of the drafting, Θ tokens a second.
+pass over B tokens, D seconds of the drafting, Θ tokens a second, s the stretch of rounds with drafts.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from weakref import WeakKeyDictionary, ref
@@ -16,7 +16,9 @@ from weakref import WeakKeyDictionary, ref
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.evidence import BackOffRule, Evidence, Means, Memory, Record
 from dspark_core.scheduling.step_curve import StepCurve
+from dspark_core.scheduling.stretch import Stretch
 
+_COMPARING = "drafts rest for one round: what plain decoding takes now is what they are measured against"
 _MEMORIES = 64  # of (drafter, schedule, size of batch); the one that was not used for longest is forgotten
 
 
@@ -67,18 +69,20 @@ class Judgement:
 class BackOff:
     """Remembers the drafting rounds of each request while it lives, and of batches longer, and says who rests.
 
-    The model: a round in which the requests S draft commits N + Σ_S e tokens and takes T(N + Σ_S ℓ) + D(S) seconds,
-    with the means of recent rounds and the profile's T and D. That is joint: what one saves by resting depends on the
-    others, and D has a part that is only saved when all rest. So requests are ranked by e over what they cost, and of
-    the sets "the first n of them" the one with the largest Θ drafts, the empty one included. The gain of a request is
-    the best Θ of the sets with it over the best of those without. Times come from the profile, not from the clock: a
-    program that disturbs one round decides nothing.
+    The model: a round in which the requests S draft commits N + Σ_S e tokens and takes s · (T(N + Σ_S ℓ) + D(S))
+    seconds, with the means of recent rounds and the profile's T and D. That is joint: what one saves by resting depends
+    on the others, and D has a part that is only saved when all rest. So requests are ranked by e over what they cost,
+    and of the sets "the first n of them" the one with the largest Θ drafts, the empty one included. The gain of a
+    request is the best Θ of the sets with it over the best of those without. Times come from the profile. In a batch
+    the clock corrects them: s is the median over rounds with drafts beside a round without (see `Stretch`), so a
+    program that disturbs one round decides nothing. Where drafts pay, all rest for a round now and then, to have such
+    pairs.
 
     In a batch, requests of the same drafter and schedule share what they see, and it outlives them: by `_size_of` the
     batch, since what is verified depends on it. So a new request is judged before it has drafted anything. The tries of
-    those that rest are paced: what they lose is a small share of the throughput (`BackOffRule.trials`), and only one
-    request tries at a time, the one whose last draft is longest ago. A request by itself shares nothing, so that a seed
-    gives the same text again.
+    those that rest are paced, and so are the rests of those that draft: what they lose is a small share of the
+    throughput (`BackOffRule.trials`). Only one request tries at a time, the one whose last draft is longest ago. A
+    request by itself shares nothing and is judged without the clock, so that a seed gives the same text again.
     """
 
     def __init__(self, rule: BackOffRule | None = None) -> None:
@@ -87,6 +91,7 @@ class BackOff:
         self._memories: OrderedDict[tuple[str, ScheduleParams, int], Memory] = OrderedDict()
         self._weighed: _Weighed | None = None  # the last batch; None once somebody has drafted since
         self._learning: WeakKeyDictionary[object, Memory] = WeakKeyDictionary()  # the batch's, of the last judgement
+        self._stretches: dict[int, Stretch] = {}  # by the size of the batch
         self._now = 0
 
     def judge(self, owners: Sequence[object], wishes: Sequence[Wish], curve: StepCurve | None) -> list[Judgement]:
@@ -99,6 +104,8 @@ class BackOff:
         if self._weighed is None or not self._weighed.of(owners, wishes, curve):
             self._weighed = self._weigh(owners, wishes, judged, curve)
         places, gains = self._weighed.places, self._weighed.gains
+        if len(judged) == len(wishes) and self._compares(wishes, gains):
+            return [Judgement(gains[index], 1, _COMPARING) for index in judged]
         for memory in {id(memory): memory for _, memory in places.values()}.values():
             members = [index for index in judged if places[index][1] is memory]
             resting = [index for index in members if gains.get(index, 1.0) < 1]
@@ -115,11 +122,31 @@ class BackOff:
             memory.wait = max(0, memory.wait - 1)
         return judgements
 
+    def took(self, requests: int, drafters: Collection[str], factor: float) -> None:
+        """How long the round of so many requests took: measured seconds over expected ones, and who drafted in it."""
+        if requests < 2:
+            return  # the text of a seed must not depend on the clock
+        stretch = self._stretches.setdefault(_size_of(requests), Stretch())
+        if len(drafters) > 1:
+            stretch.skip()
+        elif stretch.learn(next(iter(drafters), ""), factor):
+            self._weighed = None
+
+    def _compares(self, wishes: Sequence[Wish], gains: Mapping[int, float]) -> bool:
+        """Whether this batch, which has drafts that pay, is to do without them for one round."""
+        gain = max(gains.values(), default=1.0)
+        if len(wishes) < 2 or len(gains) < len(wishes) or gain < 1:
+            return False
+        stretch = self._stretches.setdefault(_size_of(len(wishes)), Stretch())
+        known = all(stretch.known(wish.drafter) for wish in wishes)
+        return stretch.is_due(self.rule.rounds_until_next(gain - 1) if known else self.rule.least)
+
     def _weigh(
         self, owners: Sequence[object], wishes: Sequence[Wish], judged: Sequence[int], curve: StepCurve
     ) -> _Weighed:
         places = {index: self._place(owners[index], wishes[index], len(wishes)) for index in judged}
-        batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve)
+        stretch = self._stretches.get(_size_of(len(wishes))) if len(wishes) > 1 else None
+        batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve, stretch)
         gains = batch.gains([index for index in judged if places[index][1].known])
         return _Weighed([ref(owner) for owner in owners], list(wishes), curve, places, gains)
 
@@ -202,14 +229,17 @@ class _Weighed:
 class _Batch:
     """A round's requests as the model sees them; those without means are not judged, and count as if they rested."""
 
-    def __init__(self, wishes: Sequence[Wish], means: dict[int, Means | None], curve: StepCurve) -> None:
+    def __init__(
+        self, wishes: Sequence[Wish], means: dict[int, Means | None], curve: StepCurve, stretch: Stretch | None
+    ) -> None:
         self._wishes = wishes
         self._means = means
         self._curve = curve
+        self._stretch = stretch
 
     def gains(self, judged: Sequence[int]) -> dict[int, float]:
         """The gain of each request of ``judged``; those that must not rest draft in any case."""
-        load = _Load(self._curve, len(self._wishes))
+        load = _Load(self._curve, self._stretch, len(self._wishes))
         for wish in self._wishes:
             if wish.drafts and not wish.may_rest:  # nobody looks at what becomes of them: as if all were in vain
                 load.add(wish.drafter, Means(0.0, float(wish.drafts), float(wish.drafts)))
@@ -226,7 +256,7 @@ class _Batch:
 
     def _costs(self, drafting: Sequence[tuple[int, Means]]) -> dict[int, float]:
         """Seconds that each one's drafts take, as its part of what those of all take."""
-        requests, whole = len(self._wishes), _Load(self._curve, len(self._wishes))
+        requests, whole = len(self._wishes), _Load(self._curve, self._stretch, len(self._wishes))
         for index, means in drafting:
             whole.add(self._wishes[index].drafter, means)
         verified = max(1, round(whole.tokens) - requests)
@@ -241,8 +271,9 @@ class _Batch:
 class _Load:
     """A round that grows by one drafting request after another."""
 
-    def __init__(self, curve: StepCurve, requests: int) -> None:
+    def __init__(self, curve: StepCurve, stretch: Stretch | None, requests: int) -> None:
         self._curve = curve
+        self._stretch = stretch
         self._expected = self.tokens = float(requests)
         self._drafts: dict[str, tuple[int, float]] = {}  # requests, and drafts of all of them
 
@@ -254,7 +285,10 @@ class _Load:
 
     def throughput(self) -> float:
         """Θ."""
-        return self._expected / (self._curve.seconds(round(self.tokens)) + sum(self._seconds().values()))
+        seconds = self._curve.seconds(round(self.tokens)) + sum(self._seconds().values())
+        if self._stretch is not None and self._drafts:
+            seconds *= max(self._stretch.of(name) for name in self._drafts)
+        return self._expected / seconds
 
     def drafting_shares(self) -> dict[str, float]:
         """By drafter, the seconds of each draft."""

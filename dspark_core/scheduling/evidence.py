@@ -21,7 +21,7 @@ class BackOffRule:
         batch_window: the same for all requests of a batch together.
         least: drafting rounds before the first judgement, those of requests with the same drafter and schedule in
             batches of that size included.
-        trials: share of the throughput that tries of drafts that do not pay may cost.
+        trials: share of the throughput that tries of drafts that do not pay may cost, or rests from drafts that do.
         longest: most rounds between two tries.
         doubt: standard errors that the accepted drafts of a round are raised by before they are weighed, so that a few
             unlucky rounds are no reason to rest. 0 weighs the mean.
@@ -30,9 +30,13 @@ class BackOffRule:
     window: int = 32
     batch_window: int = 64
     least: int = 4
-    trials: float = 0.01
+    trials: float = 0.006
     longest: int = 128
     doubt: float = 0.35
+
+    def rounds_until_next(self, loss: float) -> int:
+        """Rounds from one that loses this share of its throughput to the next: on the mean they lose `trials`."""
+        return max(1, min(self.longest, ceil(loss / self.trials)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Memory:
 
         The round of the try counts, since `wait` is one less after each round.
         """
-        self.wait = 1 + max(1, min(self._rule.longest, ceil((1 - gain) / self._rule.trials)))
+        self.wait = 1 + self._rule.rounds_until_next(1 - gain)
 
 
 class Record(Memory):

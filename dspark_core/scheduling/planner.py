@@ -66,6 +66,23 @@ class Planner:
         """What became of the drafts that ``owner`` drew in this round, which was planned."""
         self._back_off.learn(owner, self._drafted.get(owner, 0), verify_len, num_accepted)
 
+    def took(self, seconds: float, of_each: Sequence[tuple[str, int, int]]) -> None:
+        """How long a round took that was planned.
+
+        Args:
+            seconds: measured.
+            of_each: of each request, its drafter's name, and how many drafts were drawn and verified.
+        """
+        curve = self._curve_among(len(of_each))
+        if curve is None:
+            return
+        drawn: dict[str, list[float]] = {}
+        for name, drafts, _ in of_each:
+            if drafts:
+                drawn.setdefault(name, []).append(float(drafts))
+        tokens = len(of_each) + sum(verified for _, _, verified in of_each)
+        self._back_off.took(len(of_each), drawn, seconds / (curve.seconds(tokens) + curve.drafting_s(drawn)))
+
     def around(self, load: LoadSample, drafting: Sequence[tuple[str, int, ScheduleParams, float | None]]) -> RoundView:
         """The round before it drafts.
 

@@ -37,9 +37,15 @@ def drawn(dice, chance, spread, count, schedule, around):
     return count, tuple(known)
 
 
-def tokens_per_s(curve, users, chance, schedule, seed, *, gamma=8, tokens=128, rounds=None, spread=0.0):
-    """Of so many users until one has all its tokens, or for so many rounds, each answer followed by the next one."""
+def tokens_per_s(
+    curve, users, chance, schedule, seed, *, gamma=8, tokens=128, rounds=None, spread=0.0, stretch=1.0, shaken=0.0
+):
+    """Of so many users until one has all its tokens, or for so many rounds, each answer followed by the next one.
+
+    Rounds with drafts take ``stretch`` times what the curves say, and every round up to ``shaken`` of it more.
+    """
     dice, planner = random.Random(seed), Planner(curve)
+    clock = random.Random(seed + 1)
     requests, seconds, committed = [Request(tokens) for _ in range(users)], 0.0, 0
     while rounds != 0 and (rounds or all(request.left > 0 for request in requests)):
         rounds = None if rounds is None else rounds - 1
@@ -66,7 +72,10 @@ def tokens_per_s(curve, users, chance, schedule, seed, *, gamma=8, tokens=128, r
                 planner.learn(request, plan.verify_len, accepted)
             request.left -= 1 + accepted
             committed += 1 + accepted
-        drew = [max(1, view.num_drafted) for view, count in zip(views, counts, strict=True) if count]
-        seconds += curve.drafting_s({"d": drew})
-        seconds += curve.among(users).seconds(users + sum(plan.verify_len for plan in plans))
+        drew = [max(1, view.num_drafted) if count else 0 for view, count in zip(views, counts, strict=True)]
+        took = curve.among(users).seconds(users + sum(plan.verify_len for plan in plans))
+        took += curve.drafting_s({"d": [drafts for drafts in drew if drafts]})
+        took *= (stretch if any(drew) else 1.0) * (1 + shaken * clock.random())
+        planner.took(took, [("d", drafts, plan.verify_len) for drafts, plan in zip(drew, plans, strict=True)])
+        seconds += took
     return committed / seconds
