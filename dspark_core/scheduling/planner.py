@@ -132,6 +132,9 @@ class Planner:
             views: what was drafted.
             around: the round.
         """
+        if all(view.resting for view in views):  # most rounds of a full batch: there is nothing to weigh
+            self._drafted.update((owner, 0) for owner in owners)
+            return [Plan(0, view.resting) for view in views]
         seen = [
             view.after(self._earlier(owner, view.schedule.policy)) for owner, view in zip(owners, views, strict=True)
         ]
