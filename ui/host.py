@@ -20,7 +20,8 @@ _LOG = logging.getLogger(__name__)
 BASELINE_PROMPT = "Explain in a few sentences why the sky is blue."
 BASELINE_WARM_UP_TOKENS = 8
 BASELINE_TOKENS = 64
-_IDLE_CHECK_S = 0.5
+_IDLE_S = 1.0  # the engine is idle when nothing has run for so long: between two laps of a race nothing runs either
+_IDLE_CHECK_S = 0.05
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -157,10 +158,18 @@ class SessionHost:
                 self._wake.wait_for(lambda: self._wanted or self._closing)
                 if self._closing:
                     return
-            if session.engine.num_active == 0:
+            if self._idle(session):
                 self._try_baseline(session)
-            else:
-                time.sleep(_IDLE_CHECK_S)
+
+    def _idle(self, session: SessionPort) -> bool:
+        """Whether nothing runs, seen again and again for `_IDLE_S`; returns as soon as something does."""
+        until = time.monotonic() + _IDLE_S
+        while session.engine.num_active == 0 and not self._closing:
+            if time.monotonic() >= until:
+                return True
+            time.sleep(_IDLE_CHECK_S)
+        time.sleep(_IDLE_CHECK_S)
+        return False
 
     def _try_baseline(self, session: SessionPort) -> None:
         self._note("measuring now")
@@ -174,7 +183,6 @@ class SessionHost:
             return
         if figures is None:
             self._note("waits for an idle moment")
-            time.sleep(_IDLE_CHECK_S)
             return
         with self._wake:
             self._baseline = Baseline(figures, time.strftime("%H:%M"))

@@ -74,6 +74,20 @@ def test_a_measurement_beside_another_answer_is_thrown_away_and_repeated(host):
     assert until(lambda: ready.baseline[0] is not None)
 
 
+def test_no_measurement_begins_in_the_pauses_of_what_runs(host):
+    session = FakeSession(0.01)
+    message = [{"role": "user", "content": "lap"}]
+    lap = session.request(message, SamplingParams(max_new_tokens=2), ScheduleParams(), "dspark")
+    running = session.engine.submit(lap)
+    ready = host(lambda _: session)
+    for _ in range(15):  # laps of a race, with pauses between them
+        assert until(lambda: session.engine.num_active == 0)
+        time.sleep(0.1)
+        assert session.engine.submitted[-1] is running
+        running = session.engine.submit(lap)
+    assert until(lambda: ready.baseline[0] is not None)
+
+
 def test_an_error_is_shown_and_opening_can_be_tried_again(host):
     tries = []
 
