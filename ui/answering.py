@@ -8,6 +8,7 @@ draw at most `MAX_YIELDS_PER_S` times a second. When the browser goes away, Grad
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Iterator
@@ -173,8 +174,11 @@ def chat_json(turns: list[Turn], done: str | None) -> str:
     return to_json({"kind": "chat", "turns": [[turn["role"], turn["content"]] for turn in turns], "done": done})
 
 
-def paced(generation: GenerationPort, trace: Trace) -> Iterator[None]:
-    """Feed every event to ``trace`` and yield when it is time to draw; ends with the answer, without a last yield."""
+def paced(generation: GenerationPort, trace: Trace, at_least_s: float = math.inf) -> Iterator[None]:
+    """Feed every event to ``trace`` and yield when it is time to draw; ends with the answer, without a last yield.
+
+    Where nothing is new for ``at_least_s`` it yields as well, for callers who can be closed only between two steps.
+    """
     drawn, waiting = 0.0, False
     while trace.finished is None:
         due = drawn + 1.0 / MAX_YIELDS_PER_S - time.monotonic()
@@ -185,6 +189,7 @@ def paced(generation: GenerationPort, trace: Trace) -> Iterator[None]:
         if generation.held != trace.held:
             trace.held = generation.held
             waiting = True
+        waiting = waiting or time.monotonic() >= drawn + at_least_s
         if trace.finished is None and waiting and time.monotonic() >= drawn + 1.0 / MAX_YIELDS_PER_S:
             yield
             drawn, waiting = time.monotonic(), False

@@ -40,6 +40,7 @@ from ui.trace import Trace, figures_json
 NAMES = ("generate", "race", "sweep", "load")
 _LOG = logging.getLogger(__name__)
 MAX_CALLS = 16  # of programs at once; the engine's own admission counts them with the visitors
+STEP_S = 1.0  # between two steps at most: only between them does Gradio close a generator
 _USUAL = ScheduleParams()
 Figures = dict[str, Any]
 
@@ -52,7 +53,7 @@ class Endpoints:
 
     def publish(self) -> None:
         """Register every endpoint; must be called inside ``gr.Blocks``."""
-        api(in_steps(self.generate), api_name="generate", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+        api(in_steps(self.generate, ("", {})), api_name="generate", concurrency_limit=MAX_CALLS, concurrency_id="programs")
 
     def generate(
         self,
@@ -82,7 +83,8 @@ class Endpoints:
         Returns:
             The text, and the figures, all measured inside the engine: finish_reason ("" while it runs), detail,
             drafter, seed, tokens, rounds, tokens_per_s, tau, drafted, verified, accepted, wasted, acceptance_rate, and
-            the rounds' seconds (round_s, draft_s, schedule_s, verify_s). Cancelling or leaving ends the answer.
+            the rounds' seconds (round_s, draft_s, schedule_s, verify_s). The first step comes at once, with no figures
+            yet. Cancelling or leaving ends the answer.
         """
         try:
             schedule = ScheduleParams(policy, l_min, l_max, threshold)
@@ -102,11 +104,16 @@ class Endpoints:
         return session.request(messages, sampling, schedule, drafter or next(iter(session.info.drafters)))
 
 
-def in_steps(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    """``method`` as `gr.api` wants a generator: the type of one step as its result's, no annotation as text."""
+def in_steps(method: Callable[..., Iterator[Any]], first: Any) -> Callable[..., Iterator[Any]]:
+    """``method`` as `gr.api` wants a generator: the type of one step as its result's, no annotation as text.
+
+    The step ``first`` comes before ``method`` begins anything: Gradio knows a generator only from its first step on,
+    and never closes one whose caller cancels before.
+    """
 
     @wraps(method)
     def call(*values: Any, **named: Any) -> Iterator[Any]:
+        yield first
         yield from method(*values, **named)
 
     told = inspect.signature(method, eval_str=True)
@@ -152,7 +159,7 @@ def refusal(error: Exception) -> gr.Error:
 def _answer(generation: GenerationPort) -> Iterator[tuple[str, Figures]]:
     trace = Trace("call")
     try:
-        for _ in paced(generation, trace):
+        for _ in paced(generation, trace, at_least_s=STEP_S):
             yield trace.text, _figures(trace)
         if trace.finished is not None and trace.finished.finish_reason == "error":
             raise gr.Error(f"The answer ended with an error: {trace.finished.detail}", print_exception=False)

@@ -85,6 +85,20 @@ def test_a_call_that_is_cancelled_ends_its_answer(client, fake):
         fake.engine.pace_s = 0.01
 
 
+def test_a_call_that_is_cancelled_before_its_first_token_ends_its_answer(client, fake):
+    assert until(lambda: fake.engine.num_active == 0)
+    fake.engine.turn.clear()  # as in a long prompt: nothing comes
+    try:
+        before = len(fake.engine.submitted)
+        job = client.submit("tell me", max_tokens=400, api_name="/generate")
+        assert until(lambda: len(fake.engine.submitted) > before)
+        generation = fake.engine.submitted[before]
+        job.cancel()
+        assert until(generation.cancelled.is_set, seconds=10)
+    finally:
+        fake.engine.turn.set()
+
+
 def test_race_tells_what_happens_and_ends_with_a_report_that_adds_up(client, fake):
     asked = {"lanes": ["plain", "dspark+threshold@0.6"], "max_tokens": 20, "seed": 3, "repeats": 2}
     job = client.submit("tell me", **asked, api_name="/race")

@@ -10,12 +10,11 @@ from gradio.events import api
 
 from dspark_core.bench.prompts import DEFAULT_SETS
 from dspark_core.errors import DSparkError
-from ui.endpoints import MAX_CALLS, in_steps, refusal
+from ui.endpoints import MAX_CALLS, STEP_S, in_steps, refusal
 from ui.explore.asked import asked_of, built_in, own_prompts
 from ui.explore.desk import Desk
 
 Report = dict[str, Any]
-STEP_S = 1.0  # between two steps at most
 
 
 class SweepCalls:
@@ -26,7 +25,7 @@ class SweepCalls:
 
     def publish(self) -> None:
         """Register it; must be called inside ``gr.Blocks``."""
-        api(in_steps(self.sweep), api_name="sweep", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+        api(in_steps(self.sweep, ("waiting", {})), api_name="sweep", concurrency_limit=MAX_CALLS, concurrency_id="programs")
 
     def sweep(
         self,
