@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import closing
+from typing import Any
+
+import gradio as gr
 
 from dspark_core.errors import ResourceError
 
@@ -33,9 +38,31 @@ class Runs:
         with self._lock:
             self._stops.pop(visitor, None)
 
+    def running(self, visitor: str) -> bool:
+        """Whether the visitor's own experiment runs."""
+        with self._lock:
+            return visitor in self._stops
+
+    def told(
+        self, visitor: str, messages: Generator[str, None, None], feed: Any, start: Any, stop: Any
+    ) -> Generator[dict[Any, Any], None, None]:
+        """Each message for ``feed``; the button ``stop`` can be pressed while the experiment runs, ``start`` else."""
+        shown = False
+        with closing(messages):
+            for message in messages:
+                runs = self.running(visitor)
+                yield {feed: message} | (_buttons(start, stop, runs) if runs != shown else {})
+                shown = runs
+        if shown and not self.running(visitor):
+            yield _buttons(start, stop, False)
+
     def stop(self, visitor: str) -> None:
         """Ask the visitor's experiment to end with what it has; harmless when none runs."""
         with self._lock:
             stop = self._stops.get(visitor)
         if stop is not None:
             stop.set()
+
+
+def _buttons(start: Any, stop: Any, runs: bool) -> dict[Any, Any]:
+    return {start: gr.update(interactive=not runs), stop: gr.update(interactive=runs)}

@@ -187,3 +187,19 @@ def test_both_tabs_fit_and_are_kept_as_pictures(visit, fake, fake_address, keep,
     ):
         time.sleep(0.5)
         fits(page, width, ".ds-cal *, .ds-lab *, .ds-toy *", keep, f"{tab}-{theme}-{width}")
+
+
+@pytest.mark.parametrize(("name", "start", "stop"), [
+    ("Calibration", "#ds-cal-collect", "#ds-cal-stop"), ("Losslessness", "#ds-lab-start", "#ds-lab-stop"),
+])  # fmt: skip
+def test_stop_can_be_pressed_while_something_runs_and_only_then(visit, fake_address, fake, name, start, stop):
+    fake.engine.pace_s, fake.engine.patience = 0.2, 50
+    page = opened(visit(fake_address), name)
+    page.wait_for_selector(f"{stop}:disabled")
+    page.click(start)
+    page.wait_for_selector(f"{stop}:enabled")
+    page.wait_for_selector(f"{start}:disabled")
+    page.click(stop)
+    page.wait_for_selector(f"{stop}:disabled")
+    page.wait_for_selector(f"{start}:enabled")
+    assert until(lambda: fake.engine.num_active == 0)

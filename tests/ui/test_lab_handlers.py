@@ -189,3 +189,24 @@ def test_no_answer_is_no_figure_but_no_failure_either():
     figures = figures_json(0.0, [], 3)
     assert figures["rounds"] == 0
     assert figures["dials"] == [[], [], []]
+
+
+def test_the_buttons_follow_what_runs_and_a_refusal_leaves_those_of_another_run():
+    experiments = Experiments(host(0.01))
+
+    def told(**change):
+        messages = comparison(experiments, **change)
+        visitor = change.get("visitor", VISITOR).session_hash
+        return experiments.runs.told(visitor, messages, "feed", "start", "stop")
+
+    def buttons(changes):
+        return [changes[name]["interactive"] if name in changes else None for name in ("start", "stop")]
+
+    run = told(texts=5000)
+    assert buttons(next(run)) == [False, True]
+    assert buttons(next(run)) == [None, None]
+    assert [buttons(changes) for changes in told()] == [[False, True]]  # refused: the first one still runs
+    assert [buttons(changes) for changes in told(visitor=OTHER)] == [[None, None]]
+    experiments.stop(VISITOR)
+    *_, last = run
+    assert buttons(last) == [True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
@@ -40,7 +41,9 @@ class Calibration:
                 self._collect = gr.Button(
                     say("Collect here"), variant="primary", min_width=150, scale=0, elem_id="ds-cal-collect"
                 )
-                self._stop = gr.Button(say("Stop"), variant="stop", min_width=80, scale=0, elem_id="ds-cal-stop")
+                self._stop = gr.Button(
+                    say("Stop"), variant="stop", interactive=False, min_width=80, scale=0, elem_id="ds-cal-stop"
+                )
                 self._own = gr.Button(say("Use my answers"), min_width=170, scale=0, elem_id="ds-cal-own")
             self._told = gr.Textbox(visible=False, elem_id="ds-cal-told")
         self._panel = panel("calibration", elem_id="ds-cal-panel")
@@ -54,9 +57,14 @@ class Calibration:
         self._panel.click(collecting.unasked, self._setting, self._feed, preprocess=False, **quiet)
         asked = [self._recorded.click, self._setting.change]
         gr.on(asked, collecting.recorded, self._setting, self._feed, preprocess=False, **quiet)
+
+        def collect(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+            messages = collecting.collect(*values, request)
+            yield from collecting.runs.told(visitor_of(request), messages, self._feed, self._collect, self._stop)
+
         self._collect.click(
-            collecting.collect, [self._setting, self._prompts, deck.parts.drafter], self._feed, preprocess=False,
-            concurrency_limit=8, concurrency_id="calibration", **quiet,
+            collect, [self._setting, self._prompts, deck.parts.drafter], [self._feed, self._collect, self._stop],
+            preprocess=False, concurrency_limit=8, concurrency_id="calibration", **quiet,
         )  # fmt: skip
         self._stop.click(collecting.stop, None, None, queue=False, **quiet)
         self._own.click(collecting.own, self._told, self._feed, js=_OWN_ANSWERS, preprocess=False, **quiet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -72,7 +72,7 @@ class Collecting:
         """End the visitor's own run; what is there is fitted and shown."""
         self.runs.stop(visitor_of(request))
 
-    def collect(self, setting: Any, prompts: Any, drafter: Any, request: gr.Request) -> Iterator[str]:
+    def collect(self, setting: Any, prompts: Any, drafter: Any, request: gr.Request) -> Generator[str, None, None]:
         """Answer prompts with every draft verified, tell how far it is, fit and show; other visitors chat beside."""
         visitor = visitor_of(request)
         try:

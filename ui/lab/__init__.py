@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
@@ -53,7 +54,9 @@ class Lab:
                 self._start = gr.Button(
                     say("Compare"), variant="primary", min_width=120, scale=0, elem_id="ds-lab-start"
                 )
-                self._stop = gr.Button(say("Stop"), variant="stop", min_width=80, scale=0, elem_id="ds-lab-stop")
+                self._stop = gr.Button(
+                    say("Stop"), variant="stop", interactive=False, min_width=80, scale=0, elem_id="ds-lab-stop"
+                )
         panel("lab", elem_id="ds-lab-panel")
         self._toy = panel("toy", elem_id="ds-toy-panel")
 
@@ -69,9 +72,15 @@ class Lab:
         for name, part in zip(names, asked, strict=True):
             if name:
                 deck.address.add(f"lab_{name}", part)
+
+        def compare(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+            messages = experiments.compare(*values, request)
+            yield from experiments.runs.told(visitor_of(request), messages, self._feed, self._start, self._stop)
+
         self._start.click(
-            experiments.compare, asked, self._feed, preprocess=False, concurrency_limit=8, concurrency_id="lab", **quiet
-        )
+            compare, asked, [self._feed, self._start, self._stop], preprocess=False, concurrency_limit=8,
+            concurrency_id="lab", **quiet,
+        )  # fmt: skip
         self._stop.click(experiments.stop, None, None, queue=False, **quiet)
         self._toy.click(toy_messages, None, self._feed, concurrency_limit=8, concurrency_id="toy", **quiet)
         deck.demo.load(exact_json, None, self._feed, **quiet)

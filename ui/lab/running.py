@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class Experiments:
     def compare(
         self, prompt: Any, drafter: Any, policy: Any, threshold: Any, temperature: Any, tokens: Any, texts: Any,
         request: gr.Request,
-    ) -> Iterator[str]:  # fmt: skip
+    ) -> Generator[str, None, None]:  # fmt: skip
         """Run one experiment and tell how it stands; whatever fails is told as well."""
         visitor, run = visitor_of(request), None
         try:
