@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from dspark_core.errors import ParameterError, ResourceError, shown
+from dspark_core.errors import ParameterError, ResourceError, shown, so_many
 
 MAX_ACTIVE = 32
 MAX_WAITING = 64
@@ -86,12 +86,14 @@ class Line(Generic[Item]):
         """Let ``item`` run at once if it can, else wait. Raises ResourceError: it can never fit, or too many wait."""
         if item.tokens > self.max_tokens:
             raise ResourceError(
-                f"The request needs room for {item.tokens} tokens (prompt and answer), and this engine holds "
-                f"{self.max_tokens} in all. Ask for fewer new tokens or shorten the prompt."
+                f"The request needs room for {so_many(item.tokens, 'token')} (prompt and answer), and this engine "
+                f"holds {self.max_tokens} in all. Ask for fewer new tokens or shorten the prompt."
             )
         waits = bool(self.waiting) or not self._fits(item)
         if waits and len(self.waiting) >= self._limits.max_waiting:
-            line = f", and {len(self.waiting)} requests wait for them" if self.waiting else ""
+            line = (
+                f", and {so_many(len(self.waiting), 'request waits', 'requests wait')} already" if self.waiting else ""
+            )
             raise ResourceError(f"{self._reason(item)}{line}: this engine takes no more now. Try again in a moment.")
         self.waiting.append(item)
         self._admit()
@@ -108,7 +110,7 @@ class Line(Generic[Item]):
 
     def _reason(self, item: Item) -> str:
         if len(self.running) >= self._limits.max_active:
-            return f"{len(self.running)} answers are running, the most at once"
+            return f"{so_many(len(self.running), 'answer is', 'answers are')} running, the most at once"
         return f"{self._held} of {self.max_tokens} tokens are taken, and the next request needs {item.tokens}"
 
     @property

@@ -32,6 +32,11 @@ class ResourceError(DSparkError):
     """A limit of the machine or of the engine is reached: disk, memory, device, number of requests."""
 
 
+def so_many(number: int, one: str, many: str = "") -> str:
+    """``number`` with its noun, and its verb if wanted: ("lane is", "lanes are"). The usual plural has an s."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def shown(value: object) -> str:
     """``value`` in a message: short, however long or deep it is."""
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dspark_core.catalog import find_model
 from dspark_core.draft_folders import drafter_names
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, so_many
 from dspark_core.event_json import to_line
 from dspark_core.events import DecodeRound, Event, Finished, Prefilled, Waiting
 from dspark_core.fetch import ProgressBar
@@ -176,7 +176,7 @@ def _closing_line(finished: Finished, summary: Summary, seed: int) -> str:
     rate = summary.acceptance_rate
     parts = [
         f"{finished.finish_reason}: {printable(finished.detail)}",
-        f"{summary.tokens} tokens in {summary.rounds} rounds, τ {summary.tau:.2f}",
+        f"{so_many(summary.tokens, 'token')} in {so_many(summary.rounds, 'round')}, τ {summary.tau:.2f}",
         "nothing drafted"
         if rate is None
         else f"{summary.accepted} of {summary.verified} verified drafts accepted ({rate:.0%})",

@@ -53,7 +53,12 @@ class Endpoints:
 
     def publish(self) -> None:
         """Register every endpoint; must be called inside ``gr.Blocks``."""
-        api(in_steps(self.generate, ("", {})), api_name="generate", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+        api(
+            in_steps(self.generate, ("", {})),
+            api_name="generate",
+            concurrency_limit=MAX_CALLS,
+            concurrency_id="programs",
+        )
 
     def generate(
         self,

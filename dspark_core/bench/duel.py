@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from dspark_core.bench.identity import Sameness, TokenGap, look_at, sameness
 from dspark_core.bench.lap import Lap, Now, read_lap
 from dspark_core.bench.paired import WARM_UP_TOKENS, rotated
-from dspark_core.errors import DSparkError, ParameterError, shown
+from dspark_core.errors import DSparkError, ParameterError, shown, so_many
 from dspark_core.load_test.lane import PLAIN, Lane, lane_named
 from dspark_core.params import GenerationRequest, ScheduleParams
 from dspark_core.ports import LoadedEngine
@@ -56,7 +56,9 @@ def duel_lanes(names: Sequence[str], drafter: str) -> list[Lane]:
     """
     wanted = [name.strip() for name in names]
     if not 2 <= len(wanted) <= MAX_LANES:
-        raise ParameterError(f"{len(wanted)} lanes are chosen; a race has 2 to {MAX_LANES}. Choose so many.")
+        raise ParameterError(
+            f"{so_many(len(wanted), 'lane is', 'lanes are')} chosen; a race has 2 to {MAX_LANES}. Choose so many."
+        )
     twice = [name for name in wanted if wanted.count(name) > 1]
     if twice:
         raise ParameterError(f"The lane {shown(twice[0])} is chosen twice. Choose each lane once.")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, so_many
 from dspark_core.events import DecodeRound, Event
 from dspark_core.lab.chi_square import Verdict, of_two_samples
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
@@ -99,9 +99,11 @@ def requests_for(request: GenerationRequest, texts: int, tokens: int, seed: int)
         ParameterError: a number outside its bounds, or greedy decoding, whose law is a single text.
     """
     if not LEAST_TEXTS <= texts <= MOST_TEXTS:
-        raise ParameterError(f"{texts} texts are asked for; take {LEAST_TEXTS} to {MOST_TEXTS:,}.")
+        raise ParameterError(
+            f"{so_many(texts, 'text is', 'texts are')} asked for; take {LEAST_TEXTS} to {MOST_TEXTS:,}."
+        )
     if not 1 <= tokens <= MOST_TOKENS:
-        raise ParameterError(f"{tokens} tokens are asked for; compare 1 to {MOST_TOKENS}.")
+        raise ParameterError(f"{so_many(tokens, 'token is', 'tokens are')} asked for; compare 1 to {MOST_TOKENS}.")
     if request.sampling.temperature == 0:
         raise ParameterError("The temperature is 0: every text would be the same. Take one above 0.")
     law = replace(request.sampling, max_new_tokens=tokens + _ROOM)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from dspark_core.bench.paired import NUM_SEEDS, Case
-from dspark_core.errors import DSparkError
+from dspark_core.errors import DSparkError, so_many
 from dspark_core.events import Event
 from dspark_core.load_test.asked import Asked
 from dspark_core.load_test.lane import Lane
@@ -236,7 +236,7 @@ class Crowd:
                 self._leaving.discard(asked)
                 return
             if asked.failure:
-                raise DSparkError(f"An answer failed with {len(self._seats)} users: {asked.failure}")
+                raise DSparkError(f"An answer failed with {so_many(len(self._seats), 'user')}: {asked.failure}")
             self._window.ended.append(trace)
             seat = next(seat for seat in self._seats if seat.asked is asked)
             if len(self._seats) <= self._wanted and not self._stopping.is_set():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dspark_core.bench.paired import NUM_SEEDS, WARM_UP_TOKENS, Case, rotated
 from dspark_core.engine import Engine
-from dspark_core.errors import DSparkError
+from dspark_core.errors import DSparkError, so_many
 from dspark_core.load_test.lane import Lane
 from dspark_core.load_test.time_left import TimeLeft
 from dspark_core.load_test.trace import CellTrace
@@ -96,7 +96,7 @@ def _groups(engine: Engine, job: Job, progress: Progress) -> Iterator[tuple[int,
         for place, users in enumerate(job.users):
             cells = {}
             for lane in rotated(job.lanes, repeat + place):
-                stage = f"repeat {repeat + 1}/{job.repeats}, {so_many(users)}, {lane.name}"
+                stage = f"repeat {repeat + 1}/{job.repeats}, {so_many(users, 'user')}, {lane.name}"
                 progress(f"{stage}: {left}", left.share)
                 crowd = _users(engine, job, lane, replace(job.sampling, seed=seed), users)
                 cells[lane.name] = crowd.run()
@@ -108,11 +108,6 @@ def _groups(engine: Engine, job: Job, progress: Progress) -> Iterator[tuple[int,
 def _users(engine: Engine, job: Job, lane: Lane, sampling: SamplingParams, users: int) -> Users:
     answers = job.answers(users)
     return Users(engine, lane, job.cases, sampling, users=users, answers=answers, seconds=job.seconds)
-
-
-def so_many(users: int) -> str:
-    """So many users, in words."""
-    return "1 user" if users == 1 else f"{users} users"
 
 
 def _warm_up(engine: Engine, job: Job, progress: Progress) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from dspark_core.bench.paired import Case
 from dspark_core.bench.prompts import Prompt
 from dspark_core.bench.report import measured_on
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, so_many
 from dspark_core.fields import shown
 from dspark_core.load_test.lane import Lane, default_lanes, lane_named
 from dspark_core.load_test.race import Job
@@ -38,13 +38,14 @@ def _check_room(session: Session, users: int, tokens: int) -> None:
     answers, held = session.engine.limits.max_active, session.engine.max_tokens
     if users > answers:
         raise ParameterError(
-            f"{users} users are asked for; this engine runs {answers} answers side by side, and more of them would "
-            f"only wait for their turn. Ask for at most {answers}."
+            f"{users} users are asked for; this engine runs {so_many(answers, 'answer')} side by side, and more of "
+            f"them would only wait for their turn. Ask for at most {answers}."
         )
     if users * tokens > held:
         raise ParameterError(
-            f"{users} users with {tokens} tokens each (prompt and answer) are asked for; this engine holds {held} side "
-            "by side, and the others would only wait for their turn. Ask for fewer new tokens or fewer users."
+            f"{so_many(users, 'user')} with {tokens} tokens each (prompt and answer) are asked for; this engine holds "
+            f"{held} side by side, and the others would only wait for their turn. Ask for fewer new tokens or fewer "
+            "users."
         )
 
 

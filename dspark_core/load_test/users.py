@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from dspark_core.bench.paired import NUM_SEEDS, Case
 from dspark_core.engine import Engine, Generation
-from dspark_core.errors import DSparkError
+from dspark_core.errors import DSparkError, so_many
 from dspark_core.load_test.asked import Asked
 from dspark_core.load_test.lane import Lane
 from dspark_core.load_test.trace import AnswerTrace, CellTrace
@@ -114,7 +114,7 @@ class Users:
             return
         self._leave(asked)
         if asked.failure:
-            raise DSparkError(f"The lane {self._lane.name} failed with {self._users} users: {asked.failure}")
+            raise DSparkError(f"The lane {self._lane.name} failed with {so_many(self._users, 'user')}: {asked.failure}")
         if self._end_s() is None:
             self._ask(self._next, self._sampling.max_new_tokens)
             self._next += 1

@@ -282,7 +282,7 @@ def test_lanes_have_their_policys_own_bounds():
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (("plain",), "1 lanes are chosen"),
+        (("plain",), "1 lane is chosen"),
         (("plain", "fixed", "prefix", "banded", "delayed"), f"2 to {MAX_LANES}"),
         (("plain", " plain"), "chosen twice"),
         (("plain", "warp"), "no lane named 'warp'"),

@@ -178,3 +178,17 @@ def test_on_a_narrow_page_the_menu_of_tabs_changes_its_language_and_an_address_o
     assert until(lambda: page.get_attribute("[data-tab-id=learn]", "aria-selected") == "true")
     page.click("[data-language=en]")
     assert until(lambda: not re.search("[\u4e00-\u9fff]", page.text_content("#ds-tabs .tab-wrapper")))
+
+
+def test_a_word_that_hangs_on_a_count_agrees_with_it(visit, fake_address):
+    page = visit(fake_address)
+    said = page.evaluate(
+        """async () => {
+          const { t } = await import(new URL("dspark/static/words.js", location));
+          const users = "{users} {users:user asks|users ask}: {lane}. Move the slider, or chat beside them.";
+          return [1, "1", 0, 2, "1,001"].map((users_) => t(users, { users: users_, lane: "{users:x|y} {users}" }));
+        }"""
+    )
+    named = [words.split(":")[0] for words in said]
+    assert named == ["1 user asks", "1 user asks", "0 users ask", "2 users ask", "1,001 users ask"]
+    assert all("{users:x|y} {users}" in words for words in said)  # a value is never read as a pattern

@@ -55,7 +55,7 @@ def scrub(page, share):
 
 def tokens_shown(page):
     return page.eval_on_selector_all(
-        ".ds-lane-clock", "(all) => all.map((node) => Number(node.textContent.match(/(\\d+) tokens/)?.[1] ?? 0))"
+        ".ds-lane-clock", "(all) => all.map((node) => Number(node.textContent.match(/(\\d+) tokens?/)?.[1] ?? 0))"
     )
 
 

@@ -45,7 +45,7 @@ def test_a_full_line_refuses_by_name_and_takes_more_when_one_has_left(opened):
     engine = opened(max_active=1, max_waiting=1)
     engine.submit(ask(LONG))
     waits = engine.submit(ask())
-    with pytest.raises(ResourceError, match=r"1 answers are running.* 1 requests wait .* Try again"):
+    with pytest.raises(ResourceError, match=r"1 answer is running.* 1 request waits .* Try again"):
         engine.submit(ask())
     waits.cancel()
     wait_until(lambda: engine.num_active == 1)
@@ -67,7 +67,7 @@ def test_who_has_waited_too_long_gets_an_error_that_says_why(opened):
     end = list(waits)[-1]
     assert (end.finish_reason, end.token_ids, end.text) == ("error", (), "")
     assert "waited for 60 s" in end.detail
-    assert "1 answers are running" in end.detail
+    assert "1 answer is running" in end.detail
     assert next_of(Waiting, later).ahead == 1
     assert next_of(Waiting, later).ahead == 0
     running.cancel()

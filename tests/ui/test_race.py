@@ -121,7 +121,7 @@ def test_a_lane_that_the_session_refuses_says_why_and_the_others_go_on(stand):
     [
         ({"prompt": "  "}, "empty"),
         ({"prompt": "x" * 100_000}, "The conversation has"),
-        ({"lanes": ["plain"]}, "1 lanes are chosen"),
+        ({"lanes": ["plain"]}, "1 lane is chosen"),
         ({"lanes": ["plain", "plain"]}, "twice"),
         ({"lanes": ["plain", "warp"]}, "no lane named"),
         ({"lanes": "plain"}, "list of names"),

@@ -146,3 +146,36 @@ def test_no_value_of_a_component_is_a_key():
 
 def test_gradios_frontend_has_a_language_switch():
     assert locale_module().startswith("assets/core-")
+
+
+# Counts that are never 1 where these are said.
+NEVER_ONE = {
+    "{n} answers share the engine", "the first {n} tokens together", "{n} texts of each drawn",
+    "prompt {n} tokens in {s} s", "Show {n} of {all} earlier rounds", "{s} of {end} seconds",
+    "Nothing to compare: {n} texts, and all fall into one cell. Take more texts, another prompt or a "
+    "higher temperature.",
+    "Figures over {n} repeats in rotating order: the median, and lowest to highest. The seed is the same in all, so "
+    "the spread is the machine's. Replayed is each lane's middle run.",
+}  # fmt: skip
+
+
+def test_a_count_is_said_with_its_own_word():
+    count = re.compile(
+        r"\{\w+\} (?:earlier |other |verified |virtual )?(?:answers?|cells|combinations|drafts|ones|others|outcomes"
+        r"|prompts|repeats|rounds|seconds|settings|texts|tokens|tries|users)\b(?!/s| a second| a request| a round)"
+    )
+    constant = re.compile(r"A pass over \{tokens\} tokens|In all \{rounds\} rounds:")
+    wrong = [
+        english for english in dictionary() if count.search(constant.sub("", english)) and english not in NEVER_ONE
+    ]
+    assert wrong == []
+
+
+def test_a_word_that_hangs_on_a_count_has_a_singular_and_a_plural():
+    chosen = re.compile(r"\{(\w+):([^{}|]+)\|([^{}|]+)\}")
+    found = [(english, *parts) for english in dictionary() for parts in chosen.findall(english)]
+    assert len(found) > 20
+    for english, name, one, many in found:
+        assert one != many
+        assert f"{{{name}}}" in english, english
+    assert [other for other in dictionary().values() if chosen.search(other) or "{n:" in other] == []

@@ -59,7 +59,7 @@ class Calibration:
         gr.on(asked, collecting.recorded, self._setting, self._feed, preprocess=False, **quiet)
 
         def collect(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-            messages = collecting.collect(*values, request)
+            messages = collecting.collect(*values, request)  # type: ignore[call-arg]  # as many as it listens to
             yield from collecting.runs.told(visitor_of(request), messages, self._feed, self._collect, self._stop)
 
         self._collect.click(

@@ -17,7 +17,7 @@ from dspark_core.calibration.recorded import read_recorded, rounds_of_rows
 from dspark_core.calibration.rounds import Rounds
 from dspark_core.calibration.survival import logits_of
 from dspark_core.calibration.told import rounds_of
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, so_many
 from dspark_core.events import DecodeRound, Event, Prefilled
 from dspark_core.lab.crowd import answers, seconds_left
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
@@ -135,7 +135,7 @@ def _temperature(setting: Any) -> float:
 
 def _requests(session: SessionPort, temperature: float, prompts: int, drafter: Any) -> list[GenerationRequest]:
     if not 2 <= prompts <= MOST_PROMPTS:
-        raise ParameterError(f"{prompts} prompts are asked for; take 2 to {MOST_PROMPTS}.")
+        raise ParameterError(f"{so_many(prompts, 'prompt is', 'prompts are')} asked for; take 2 to {MOST_PROMPTS}.")
     if not isinstance(drafter, str) or drafter == "none":
         raise ParameterError(_NO_CONFIDENCE)
     longest = session.info.num_draft_tokens

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from dspark_core.bench.prompts import Prompt, packaged
-from dspark_core.errors import ParameterError, shown
+from dspark_core.errors import ParameterError, shown, so_many
 from dspark_core.fields import Fields
 from dspark_core.sweep.grid import Grid, Point, grid_of
 from dspark_core.sweep.plan import Settings, steps
@@ -72,9 +72,10 @@ def asked_of(
     answers = len(steps(grid.points, settings))
     if answers > MAX_ANSWERS:
         raise ParameterError(
-            f"The sweep has {answers:,} answers ({len(grid.points)} settings, {len(prompts)} prompts, {repeats} "
-            f"repeats, and plain decoding beside them); the page takes {MAX_ANSWERS:,}. Take fewer, or use the "
-            "command: python -m dspark_core sweep."
+            f"The sweep has {answers:,} answers ({so_many(len(grid.points), 'setting')}, "
+            f"{so_many(len(prompts), 'prompt')}, {so_many(repeats, 'repeat')}, and plain decoding "
+            f"beside them); the page takes {MAX_ANSWERS:,}. Take fewer, or use the command: "
+            "python -m dspark_core sweep."
         )
     return Asked(grid, settings)
 

@@ -25,7 +25,12 @@ class SweepCalls:
 
     def publish(self) -> None:
         """Register it; must be called inside ``gr.Blocks``."""
-        api(in_steps(self.sweep, ("waiting", {})), api_name="sweep", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+        api(
+            in_steps(self.sweep, ("waiting", {})),
+            api_name="sweep",
+            concurrency_limit=MAX_CALLS,
+            concurrency_id="programs",
+        )
 
     def sweep(
         self,

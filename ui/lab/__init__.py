@@ -74,7 +74,7 @@ class Lab:
                 deck.address.add(f"lab_{name}", part)
 
         def compare(request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-            messages = experiments.compare(*values, request)
+            messages = experiments.compare(*values, request)  # type: ignore[call-arg]  # as many as `asked`
             yield from experiments.runs.told(visitor_of(request), messages, self._feed, self._start, self._stop)
 
         self._start.click(

@@ -29,7 +29,12 @@ class LoadCalls:
 
     def publish(self) -> None:
         """Register it; must be called inside ``gr.Blocks``."""
-        api(in_steps(self.load, ("running", {})), api_name="load", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+        api(
+            in_steps(self.load, ("running", {})),
+            api_name="load",
+            concurrency_limit=MAX_CALLS,
+            concurrency_id="programs",
+        )
 
     def load(
         self,
@@ -59,10 +64,11 @@ class LoadCalls:
             seconds: 2 to 60.
 
         Returns:
-            In steps, "running" with the figures of the last five seconds, none at first (throughput, user_tokens_per_s, budget, batch,
-            waiting, …); at last "done" with those of the whole window, measured, with 95 % intervals (throughput,
-            throughput_interval, budget, tau, wasted_share, joules_per_token (null: not measured here), answers,
-            window_s, …). One load run goes on at a time, whoever asked for it. Cancelling or leaving ends it.
+            In steps, "running" with the figures of the last five seconds, none at first (throughput,
+            user_tokens_per_s, budget, batch, waiting, …); at last "done" with those of the whole window, measured, with
+            95 % intervals (throughput, throughput_interval, budget, tau, wasted_share, joules_per_token (null: not
+            measured here), answers, window_s, …). One load run goes on at a time, whoever asked for it. Cancelling or
+            leaving ends it.
         """
         owner = f"call-{secrets.token_hex(8)}"
         try:

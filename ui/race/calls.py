@@ -26,7 +26,12 @@ class RaceCalls:
 
     def publish(self) -> None:
         """Register it; must be called inside ``gr.Blocks``."""
-        api(in_steps(self.race, ("waiting", {})), api_name="race", concurrency_limit=MAX_CALLS, concurrency_id="programs")
+        api(
+            in_steps(self.race, ("waiting", {})),
+            api_name="race",
+            concurrency_limit=MAX_CALLS,
+            concurrency_id="programs",
+        )
 
     def race(
         self,

@@ -97,8 +97,8 @@ export function mountCalibration(root, store, press) {
     position.value = open.includes(Number(held)) ? held : "0";
     setText(at(".ds-cal-from"), SOURCES[about.source](about));
     setText(at(".ds-cal-summary"), figures.fitted
-      ? t("Fitted on {fit} rounds, measured on {rounds} others: mean ECE of the survival {before} before, {after} after.", { fit: figures.fit_rounds, rounds: figures.rounds, before: share(figures.together[0][4]), after: share(figures.together[1][4]) })
-      : t("{rounds} rounds of one answer: too few to fit and to measure apart. Two answers or more are needed.", { rounds: figures.rounds }));
+      ? t("Fitted on {fit} {fit:round|rounds}, measured on {rounds} {rounds:other|others}: mean ECE of the survival {before} before, {after} after.", { fit: figures.fit_rounds, rounds: figures.rounds, before: share(figures.together[0][4]), after: share(figures.together[1][4]) })
+      : t("{rounds} {rounds:round|rounds} of one answer: too few to fit and to measure apart. Two answers or more are needed.", { rounds: figures.rounds }));
     at(".ds-cal-notes").replaceChildren(...figures.notes.map((note) => make("li", "", note)));
     choose();
   };

@@ -200,7 +200,7 @@ export function mountCharts(root, store) {
       this.count = store.rounds.length;
       const last = store.rounds.at(-1);
       this.box.setAttribute("aria-label", last
-        ? t("{n} rounds; the last verified {verifyLen} and accepted {accepted}, bounds {lMin} to {lMax}. The table of rounds has all of them.", { ...last, n: store.rounds.length })
+        ? t("{n} {n:round|rounds}; the last verified {verifyLen} and accepted {accepted}, bounds {lMin} to {lMax}. The table of rounds has all of them.", { ...last, n: store.rounds.length })
         : t("No round yet"));
     },
   };

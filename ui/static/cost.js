@@ -16,7 +16,7 @@ function fromLoad(store) {
   if (!found) return null;
   const [cell, base] = found;
   const tokens = store.load.last?.tokens ?? 200;
-  return { before: base.throughput, after: cell.throughput, tokens, joules: [base.joules_per_token, cell.joules_per_token], words: t("taken from Load: {users} users, {lane}", { users: cell.users, lane: cell.lane }) };
+  return { before: base.throughput, after: cell.throughput, tokens, joules: [base.joules_per_token, cell.joules_per_token], words: t("taken from Load: {users} {users:user|users}, {lane}", { users: cell.users, lane: cell.lane }) };
 }
 
 function fromChat(store) {

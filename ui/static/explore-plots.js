@@ -85,7 +85,7 @@ export function drawFront(svg, rows, chosen) {
     if (row.best) plane.text(x, plane.y(row.ratio) - 12, "★", "middle", "ds-ex-star");
   }
   const best = known.find((row) => row.best);
-  svg.setAttribute("aria-label", t("{n} settings; the fastest: {setting}, {ratio} times plain decoding. The table has all of them.", { n: known.length, setting: best ? settingWords(best) : "–", ratio: fixed(best?.ratio) }));
+  svg.setAttribute("aria-label", t("{n} {n:setting|settings}; the fastest: {setting}, {ratio} times plain decoding. The table has all of them.", { n: known.length, setting: best ? settingWords(best) : "–", ratio: fixed(best?.ratio) }));
 }
 
 const REST = ["drafter", "policy", "gamma", "l_min", "l_max", "temperature"];

@@ -114,12 +114,12 @@ function drawHead(at, sweep, rows) {
   setText(at(".ds-ex-fixed"), fixedWords(rows));
   const beside = rows.filter((row) => row.beside > 0).length;
   at(".ds-ex-beside").hidden = beside === 0;
-  setText(at(".ds-ex-beside"), t("⚠ In {n} settings other answers ran on the engine at the same time: their speeds are disturbed, and marked.", { n: beside }));
+  setText(at(".ds-ex-beside"), t("⚠ In {n} {n:setting|settings} other answers ran on the engine at the same time: {n:its speed is|their speeds are} disturbed, and marked.", { n: beside }));
   const counts = new Map();
   for (const it of sweep.left) counts.set(it.reason, [...(counts.get(it.reason) ?? []), it]);
   const left = at(".ds-ex-left");
   left.hidden = counts.size === 0;
-  setText(left.querySelector("summary"), t("{n} combinations were left out", { n: sweep.left.length }));
+  setText(left.querySelector("summary"), t("{n} {n:combination was|combinations were} left out", { n: sweep.left.length }));
   left.querySelector("ul").replaceChildren(...[...counts].map(([reason, of]) => make("li", "", `${of.length} × ${reason} (${t("the first")}: ${settingWords(of[0])})`)));
 }
 

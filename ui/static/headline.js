@@ -25,14 +25,14 @@ export function mountHeadline(root, store, press) {
     const base = status?.baseline ?? null;
     setText(plain.big, base ? fixed(base.figures.tokens_per_s, 1) : "–");
     const note = status?.baseline_note ?? NOTES[0];
-    setText(plain.sub, [base && t("measured {clock}, {n} tokens", { clock: base.clock, n: base.figures.tokens }), note && t(note)].filter(Boolean).join("; "));
+    setText(plain.sub, [base && t("measured {clock}, {n} {n:token|tokens}", { clock: base.clock, n: base.figures.tokens }), note && t(note)].filter(Boolean).join("; "));
     again.hidden = status?.phase !== "ready";
     again.disabled = note === NOTES[1] || note === NOTES[2];
     const any = figures && rounds.length > 0;
     const shown = any && running ? recent : figures;
     setText(now.card.querySelector(".ds-when"), any && !running ? t("of the answer") : t("now"));
     setText(now.big, any ? fixed(shown.tokens_per_s, 1) : "–");
-    setText(now.sub, any ? recording ? t("{label}, {n} tokens", { label: recording.label, n: count(figures.tokens) }) : (running ? t("measured, last {n} rounds", { n: recentRounds }) : t("measured, {n} tokens", { n: count(figures.tokens) })) : t("ask something"));
+    setText(now.sub, any ? recording ? t("{label}, {n} {n:token|tokens}", { label: recording.label, n: count(figures.tokens) }) : (running ? t("measured, last {n} {n:round|rounds}", { n: recentRounds }) : t("measured, {n} {n:token|tokens}", { n: count(figures.tokens) })) : t("ask something"));
     const quotient = any && !recording && base && base.figures.tokens_per_s > 0 ? figures.tokens_per_s / base.figures.tokens_per_s : null;
     setText(ratio.big, quotient === null ? "–" : `${fixed(quotient)}×`);
     ratio.card.dataset.tone = quotient === null ? "" : quotient >= 1 ? "up" : "down";
@@ -40,7 +40,7 @@ export function mountHeadline(root, store, press) {
     const crowd = (status?.active ?? 0) > 1 && running && !recording ? t("{n} answers share the engine", { n: status.active }) : same;
     setText(ratio.sub, crowd);
     setText(tau.big, any ? fixed(figures.tau) : "–");
-    setText(tau.sub, any ? t("{n} tokens in {rounds} rounds", { n: count(figures.tokens), rounds: count(figures.rounds) }) : t("accepted + 1"));
+    setText(tau.sub, any ? t("{n} {n:token|tokens} in {rounds} {rounds:round|rounds}", { n: count(figures.tokens), rounds: count(figures.rounds) }) : t("accepted + 1"));
     setText(counts.big, any ? `${count(figures.drafted)} · ${count(figures.verified)} · ${count(figures.accepted)}` : "–");
     setText(counts.sub, any ? (figures.acceptance_rate === null ? t("nothing was verified") : t("acceptance {rate} of verified, {wasted} wasted", { rate: percent(figures.acceptance_rate), wasted: count(figures.wasted) })) : "\u00a0");
     if (any) widths(counts.bar, [["accepted", figures.accepted], ["wasted", figures.wasted], ["cut", figures.drafted - figures.verified]]);

@@ -34,11 +34,11 @@ const shortP = (p) => (p < 0.0001 ? p.toExponential(1) : fixed(p, 4));
 
 export function verdictOf([statistic, degrees, p, n, cells, pooled]) {
   if (p === null) return { level: "none", text: t("Nothing to compare: {n} texts, and all fall into one cell. Take more texts, another prompt or a higher temperature.", { n: count(n) }) };
-  const numbers = t("χ² = {statistic}, degrees of freedom {degrees}, p = {p}; {n} texts, {cells} cells, {pooled} outcomes pooled because fewer than 5 were expected.", {
+  const numbers = t("χ² = {statistic}, degrees of freedom {degrees}, p = {p}; {n} {n:text|texts}, {cells} {cells:cell|cells}, {pooled} {pooled:outcome|outcomes} pooled because fewer than 5 were expected.", {
     statistic: fixed(statistic), degrees, p: shortP(p), n: count(n), cells, pooled,
   });
   if (p >= 0.05) return { level: "same", text: `${t("No difference found: what parts the two is what chance does.")} ${numbers}` };
-  if (p >= 0.001) return { level: "unsure", text: `${t("A difference that chance alone makes once in {times} tries. Compare again: new texts are drawn.", { times: count(Math.round(1 / p)) })} ${numbers}` };
+  if (p >= 0.001) return { level: "unsure", text: `${t("A difference that chance alone makes once in {times} {times:try|tries}. Compare again: new texts are drawn.", { times: count(Math.round(1 / p)) })} ${numbers}` };
   return { level: "differ", text: `${t("The laws differ: chance does not explain this.")} ${numbers}` };
 }
 
@@ -53,7 +53,7 @@ export function mountLab(root, store) {
     if (!view) return;
     const sizes = [0, 1].map((lane) => view.rows.reduce((sum, row) => sum + row[lane + 1], view.rest[lane + 1]));
     const rows = view.rows.map(([words, ...counts]) => rowOf(words.map(word), counts, sizes));
-    if (view.rest[0]) rows.push(rowOf([make("span", "", t("{n} rarer ones", { n: view.rest[0] }))], view.rest.slice(1), sizes));
+    if (view.rest[0]) rows.push(rowOf([make("span", "", t("{n} rarer {n:one|ones}", { n: view.rest[0] }))], view.rest.slice(1), sizes));
     at(".ds-lab-table tbody").replaceChildren(...rows);
     const verdict = verdictOf(view.verdict);
     at(".ds-lab-verdict").dataset.level = verdict.level;

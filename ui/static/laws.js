@@ -76,7 +76,7 @@ function noteOf(round, rows, laws) {
 
 export function verdictWords(round, position, laws) {
   const own = position >= round.draft.length;
-  if (own && round.next?.fate === "bonus") return t("All {n} verified drafts were accepted, so {token} is a bonus, drawn from the target's law after them.", { n: round.verifyLen, token: spoken(round.next.text) });
+  if (own && round.next?.fate === "bonus") return t("All verified drafts ({n}) were accepted, so {token} is a bonus, drawn from the target's law after them.", { n: round.verifyLen, token: spoken(round.next.text) });
   if (own) return t("{token} replaces the rejected draft {n}; it was drawn from the residual law.", { token: spoken(round.next.text), n: round.accepted + 1 });
   const token = round.draft[position];
   if (token.fate === "unverified") return t("{token} was drafted, but the scheduler cut before it: {reason}.", { token: spoken(token.text), reason: round.reason });

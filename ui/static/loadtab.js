@@ -59,12 +59,12 @@ const gain = (over) => {
 
 function stateWords(state, status) {
   const { last } = state;
-  const other = status?.load_run && !state.running ? t("A load run with {users} users goes on, started by another visitor. Its users share the engine with everybody; yours can begin when it has ended.", { users: status.load_run.users }) : "";
+  const other = status?.load_run && !state.running ? t("A load run with {users} {users:user|users} goes on, started by another visitor. Its users share the engine with everybody; yours can begin when it has ended.", { users: status.load_run.users }) : "";
   if (other) return other;
   if (!last) return t("Nothing measured yet. Start lets virtual users ask the built-in prompts, each the next one when the last answer has ended. You can chat beside them: the last places stay free for visitors.");
   const words = { lane: last.lane, users: last.users, place: last.place[0], parts: last.place[1], failure: last.failure };
-  if (last.state === RUNNING && last.walking) return t("Step {place} of {parts}: {users} users, {lane}.", words);
-  if (last.state === RUNNING) return t("{users} users ask: {lane}. Move the slider, or chat beside them.", words);
+  if (last.state === RUNNING && last.walking) return t("Step {place} of {parts}: {users} {users:user|users}, {lane}.", words);
+  if (last.state === RUNNING) return t("{users} {users:user asks|users ask}: {lane}. Move the slider, or chat beside them.", words);
   if (last.state === "failed") return t("The run ended early: {failure}", words);
   return last.state === "done" ? t("The walk is done; the table below has what was measured.") : t("Stopped; what was measured stays below.");
 }
@@ -169,10 +169,10 @@ export function mountLoadTab(root, store, press) {
     drawLines(charts.crowd, { ...time(), series: [{ points: line("users"), className: "ds-c-users" }, { points: line("batch"), className: "ds-c-main" }, { points: line("waiting"), className: "ds-c-waiting" }] });
     drawLines(charts.budget, { ...time(), series: [{ points: line("budget"), className: "ds-c-main" }] });
     const said = now ? { throughput: fixed(now.throughput, 1), speed: fixed(now.user_tokens_per_s, 1), users: now.users, batch: fixed(now.batch, 1), waiting: now.waiting, budget: fixed(now.budget) } : null;
-    say(charts.throughput, said ? t("Throughput {throughput} tokens/s with {users} users", said) : t("nothing measured yet"));
-    say(charts.speed, said ? t("Speed for a user {speed} tokens/s with {users} users", said) : t("nothing measured yet"));
-    say(charts.crowd, said ? t("{users} users, batch {batch}, {waiting} waiting", said) : t("nothing measured yet"));
-    say(charts.budget, said ? t("Budget {budget} tokens a request with {users} users", said) : t("nothing measured yet"));
+    say(charts.throughput, said ? t("Throughput {throughput} tokens/s with {users} {users:user|users}", said) : t("nothing measured yet"));
+    say(charts.speed, said ? t("Speed for a user {speed} tokens/s with {users} {users:user|users}", said) : t("nothing measured yet"));
+    say(charts.crowd, said ? t("{users} {users:user|users}, batch {batch}, {waiting} waiting", said) : t("nothing measured yet"));
+    say(charts.budget, said ? t("Budget {budget} tokens a request with {users} {users:user|users}", said) : t("nothing measured yet"));
   };
 
   const drawMeasured = () => {
@@ -180,12 +180,12 @@ export function mountLoadTab(root, store, press) {
     const plain = state.lane === PLAIN ? [] : state.of(PLAIN);
     const budget = (of, className) => ({ points: of.map((cell) => [cell.users, cell.budget]), bars: of.filter((cell) => cell.budget_interval).map((cell) => [cell.users, ...cell.budget_interval]), className, dots: true });
     drawLines(charts.figure8, { x: [1, 32], xTicks: WALKED, logX: true, xName: t("users at once"), series: [budget(cells, "ds-c-main"), budget(plain, "ds-c-plain")], band: { low: 4, high: 6, words: t("light load, published: 4–6") }, level: { y: 1, words: t("1: no drafts verified") } });
-    say(charts.figure8, cells.length ? cells.map((cell) => t("{users} users: {budget}", { users: cell.users, budget: fixed(cell.budget) })).join("; ") : t("nothing measured yet"));
+    say(charts.figure8, cells.length ? cells.map((cell) => t("{users} {users:user|users}: {budget}", { users: cell.users, budget: fixed(cell.budget) })).join("; ") : t("nothing measured yet"));
     const curve = state.machine?.curve ?? [];
     const now = state.running ? state.moments.at(-1) : null;
     const dots = [...cells, ...plain].filter((cell) => cell.pass_s).map((cell) => [cell.pass_tokens, 1 / cell.pass_s]).sort((one, other) => one[0] - other[0]);
     const most = Math.max(64, ...curve.map(([tokens]) => tokens), ...dots.map(([tokens]) => tokens), now?.pass_tokens ?? 0);
-    const marks = now?.pass_s ? [{ x: Math.max(1, now.pass_tokens), y: 1 / now.pass_s, words: t("now: {tokens} tokens, {sps}/s", { tokens: now.pass_tokens.toFixed(0), sps: (1 / now.pass_s).toFixed(1) }) }] : [];
+    const marks = now?.pass_s ? [{ x: Math.max(1, now.pass_tokens), y: 1 / now.pass_s, words: t("now: {tokens} {tokens:token|tokens}, {sps}/s", { tokens: now.pass_tokens.toFixed(0), sps: (1 / now.pass_s).toFixed(1) }) }] : [];
     const powers = [...Array(11).keys()].map((n) => 2 ** n).filter((n) => n <= most);
     drawLines(charts.sps, { x: [1, most], xTicks: powers, logX: true, xName: t("tokens in the pass, B"), empty: t("nothing measured yet"), series: [{ points: curve.map(([tokens, seconds]) => [tokens, 1 / seconds]), className: "ds-c-main" }, { points: dots.flatMap((dot) => [dot, [dot[0], null]]), className: "ds-c-plain", dots: true }], marks });
     say(charts.sps, marks[0]?.words ?? (curve.length ? t("The profile of this machine") : t("nothing measured yet")));

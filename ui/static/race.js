@@ -51,7 +51,7 @@ function nowWords({ now, about }) {
 
 function aboutWords(about) {
   const law = about.temperature === 0 ? t("greedy") : t("temperature {x}", { x: about.temperature });
-  return `${spoken(about.prompt.length > 60 ? `${about.prompt.slice(0, 60)}…` : about.prompt)} · ${law} · ${t("at most {n} tokens", { n: count(about.max_tokens) })} · ${t("seed {seed}", about)}`;
+  return `${spoken(about.prompt.length > 60 ? `${about.prompt.slice(0, 60)}…` : about.prompt)} · ${law} · ${t("at most {n} {n:token|tokens}", { n: count(about.max_tokens) })} · ${t("seed {seed}", about)}`;
 }
 
 // The one clock.

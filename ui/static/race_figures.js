@@ -92,8 +92,8 @@ function sameWords(lane, report, about) {
   const same = lane.sameness;
   const name = lane.name;
   if (!same) return null;
-  if (same.verdict === "same") return [t("{name}: the same as {reference}, token for token ({n} tokens).", { name, reference: report.reference, n: same.tokens }), "same"];
-  if (same.verdict === "so far") return [t("{name}: the same as {reference} as far as both got ({n} tokens); one of them was stopped.", { name, reference: report.reference, n: same.tokens }), "same"];
+  if (same.verdict === "same") return [t("{name}: the same as {reference}, token for token ({n} {n:token|tokens}).", { name, reference: report.reference, n: same.tokens }), "same"];
+  if (same.verdict === "so far") return [t("{name}: the same as {reference} as far as both got ({n} {n:token|tokens}); one of them was stopped.", { name, reference: report.reference, n: same.tokens }), "same"];
   const values = {
     name,
     reference: report.reference,

@@ -78,7 +78,7 @@ export class Lanes {
       lane.fail(told?.error ?? "");
       if (told?.track) lane.write(told.track, told.track.length);
       const runs = now?.lane === name && now.phase === "running";
-      if (runs) lane.say(t("running, {n} tokens, {s} s", { n: now.tokens, s: fixed(now.seconds) }), now.tokens / about.max_tokens);
+      if (runs) lane.say(t("running, {n} {n:token|tokens}, {s} s", { n: now.tokens, s: fixed(now.seconds) }), now.tokens / about.max_tokens);
       else if (told?.error) lane.say(t("could not run"), 0);
       else if (laps) lane.say(t("measured, {s} s", { s: fixed(told.finish_s) }), told.figures.tokens / about.max_tokens);
       else lane.say(t("has not run yet"), 0);
@@ -104,13 +104,13 @@ export class Lanes {
       lane.node.dataset.first = first ? "yes" : "";
       const words = done
         ? told.finish === "cancelled"
-          ? t("stopped at {s} s, {n} tokens", { s: fixed(told.finish_s), n: tokens })
+          ? t("stopped at {s} s, {n} {n:token|tokens}", { s: fixed(told.finish_s), n: tokens })
           : first && seconds < end
-            ? t("first: {s} s, {n} tokens", { s: fixed(told.finish_s), n: tokens })
-            : t("finished: {s} s, {n} tokens", { s: fixed(told.finish_s), n: tokens })
+            ? t("first: {s} s, {n} {n:token|tokens}", { s: fixed(told.finish_s), n: tokens })
+            : t("finished: {s} s, {n} {n:token|tokens}", { s: fixed(told.finish_s), n: tokens })
         : seconds < told.figures.prefill_s
           ? t("reads the prompt")
-          : t("{n} tokens", { n: tokens });
+          : t("{n} {n:token|tokens}", { n: tokens });
       lane.say(words, tokens / most);
     }
   }

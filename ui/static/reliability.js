@@ -33,10 +33,10 @@ export function drawReliability(svg, bins) {
   for (const [, said, came, n] of bins) {
     add(svg, "line", { x1: x(said), x2: x(said), y1: y(said), y2: y(came), class: "ds-gap" });
     const dot = add(svg, "circle", { cx: x(said), cy: y(came), r: 2.5 + 7 * Math.sqrt(n / most), class: "ds-cal-dot" });
-    dot.dataset.tip = t("promised {said}, survived {came}, in {n} rounds", { said: percent(said), came: percent(came), n });
+    dot.dataset.tip = t("promised {said}, survived {came}, in {n} {n:round|rounds}", { said: percent(said), came: percent(came), n });
   }
   if (bins.length > 1) add(svg, "polyline", { points: bins.map(([, said, came]) => `${x(said)},${y(came)}`).join(" "), class: "ds-cal-line" });
-  svg.setAttribute("aria-label", bins.map(([, said, came, n]) => t("promised {said}, survived {came}, in {n} rounds", { said: percent(said), came: percent(came), n })).join("; "));
+  svg.setAttribute("aria-label", bins.map(([, said, came, n]) => t("promised {said}, survived {came}, in {n} {n:round|rounds}", { said: percent(said), came: percent(came), n })).join("; "));
 }
 
 // How many confidences lie in each bin, and how many of these drafts were accepted.
@@ -47,8 +47,8 @@ export function drawSpread(svg, bins) {
     const bar = (count, className) => add(svg, "rect", {
       x: x(low) + 2, width: SIDE.size / 10 - 4, y: y(count / most), height: SIDE.bottom - y(count / most), class: className,
     });
-    bar(n, "ds-cal-all").dataset.tip = t("confidence {from} to {to}: {n} drafts, {came} accepted", { from: low.toFixed(1), to: (low + 0.1).toFixed(1), n, came: Math.round(came * n) });
+    bar(n, "ds-cal-all").dataset.tip = t("confidence {from} to {to}: {n} {n:draft|drafts}, {came} accepted", { from: low.toFixed(1), to: (low + 0.1).toFixed(1), n, came: Math.round(came * n) });
     bar(came * n, "ds-cal-hit");
   }
-  svg.setAttribute("aria-label", bins.map(([low, , came, n]) => t("confidence {from} to {to}: {n} drafts, {came} accepted", { from: low.toFixed(1), to: (low + 0.1).toFixed(1), n, came: Math.round(came * n) })).join("; "));
+  svg.setAttribute("aria-label", bins.map(([low, , came, n]) => t("confidence {from} to {to}: {n} {n:draft|drafts}, {came} accepted", { from: low.toFixed(1), to: (low + 0.1).toFixed(1), n, came: Math.round(came * n) })).join("; "));
 }

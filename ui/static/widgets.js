@@ -134,7 +134,7 @@ function lossless(figure) {
       if (total) picture.text(bar.x, bar.y - 4, fixed(counts[token] / total, 3), "middle");
     });
     setText(words, total
-      ? t("{total} tokens drawn: A {a}, B {b}, C {c}.", { total, a: counts[0], b: counts[1], c: counts[2] })
+      ? t("{total} {total:token|tokens} drawn: A {a}, B {b}, C {c}.", { total, a: counts[0], b: counts[1], c: counts[2] })
       : t("Nothing drawn yet."));
   };
   const draw = (times) => {
@@ -249,7 +249,7 @@ function confidence(figure, data) {
     round.draft.forEach((token, at) => picture.dot(at + 1, token.confidence, "ds-dot-fate", at < cut.verified ? token.fate : "unverified"));
     const all = data.rounds.map((each) => cutAt(each, threshold));
     const sum = (key) => all.reduce((total, each) => total + each[key], 0);
-    setText(words, t("In all {rounds} rounds: {verified} drafts verified, {accepted} accepted, {wasted} wasted; {tau} tokens a round.", {
+    setText(words, t("In all {rounds} rounds: {verified} {verified:draft|drafts} verified, {accepted} accepted, {wasted} wasted; {tau} tokens a round.", {
       rounds: all.length, verified: sum("verified"), accepted: sum("accepted"), wasted: sum("verified") - sum("accepted"), tau: fixed(1 + sum("accepted") / all.length, 2),
     }));
   });
@@ -272,7 +272,7 @@ function load(figure, data) {
     });
     const entry = data.users[chosen];
     const round = data.telling;
-    setText(words, t("With {users} users a request verifies {length} drafts a round on average, and Θ is {theta} tokens a second for all. One round: {reason}.", {
+    setText(words, t("With {users} {users:user|users} a request verifies {length} drafts a round on average, and Θ is {theta} tokens a second for all. One round: {reason}.", {
       users: entry.users, length: fixed(all[chosen]), theta: Math.round(rate(entry)), reason: entry.reasons[round],
     }));
   });

@@ -34,10 +34,15 @@ function dictionary() {
   return words;
 }
 
-// A text in the visitor's language; {name} in it is replaced by the value of that name.
+// A text in the visitor's language; {name} in it is replaced by the value of that name, and {name:one|many} by the first
+// wording where that value is 1, else by the second: "{n} {n:token|tokens}".
 export function t(english, values = {}) {
   const text = dictionary().get(english) ?? english;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? String(values[name]) : whole));
+  return text.replace(/\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}/g, (whole, name, one, many) => {
+    if (!Object.hasOwn(values, name)) return whole;
+    const value = String(values[name]);
+    return one === undefined ? value : value === "1" ? one : many;
+  });
 }
 
 // Marks a text that goes through t when it is written.

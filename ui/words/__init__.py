@@ -5,7 +5,8 @@ fails where one has no entry, or an entry is used nowhere:
 
 - `say("English")`: a text of one of Gradio's components (label, info, placeholder, title, value of a button, choice);
 - ``t("English {n}", {n})`` of ``ui/static/words.js``: a text that a script writes, at the moment of writing; and
-  ``later("English")`` for one that is kept and goes through ``t`` when it is written;
+  ``later("English")`` for one that is kept and goes through ``t`` when it is written. ``"{n} {n:token|tokens}"`` has
+  the word for n; other languages take what they need of it;
 - text, ``aria-label``, ``data-tip``, ``title`` and ``placeholder`` in a panel's markup (``ui/static/*.html``): as it
   stands there, white space folded; each text between two tags is one entry. ``translate="no"`` leaves an element out.
 
