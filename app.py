@@ -3,13 +3,15 @@
 import sys
 
 from ui.host import SessionHost
+from ui.news import News
 from ui.page import build_page
 from ui.server import serve
 from ui.settings import read_settings
 
 settings = read_settings(sys.argv[1:] if __name__ == "__main__" else [])
 host = SessionHost(settings.open_session, settings.model)
-demo = build_page(host)
+news = News()
+demo = build_page(host, news)
 
 if __name__ == "__main__":
-    serve(demo, host, settings)
+    serve(demo, host, settings, news)

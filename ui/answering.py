@@ -22,6 +22,7 @@ from dspark_core.recording import Header, header_of
 from ui.host import SessionHost
 from ui.inputs import SCHEDULE_CONTROLS, read_inspect, read_prompt, read_sampling, read_schedule, read_text
 from ui.layout import Parts
+from ui.news import News
 from ui.ports import GenerationPort
 from ui.trace import Trace, to_json
 from ui.visitors import Visitors
@@ -57,12 +58,14 @@ class Answering:
         host: the session's host.
         visitors: the registry that Stop and the sliders use.
         parts: the page's components, keys of the yielded changes.
+        news: where a page that asks for it finds what an answer adds; for one that does not, it is yielded.
     """
 
-    def __init__(self, host: SessionHost, visitors: Visitors, parts: Parts) -> None:
+    def __init__(self, host: SessionHost, visitors: Visitors, parts: Parts, news: News | None = None) -> None:
         self._host = host
         self._visitors = visitors
         self._parts = parts
+        self._news = news or News()
 
     def send(self, prompt: str, history: list[Turn], request: gr.Request, *controls: Any) -> Iterator[Changes]:
         """Answer a new message; ``controls`` are the values of `Parts.controls`."""
@@ -127,7 +130,7 @@ class Answering:
         self, generation: GenerationPort, header: Header, turns: list[Turn], visitor: str, first: Changes
     ) -> Iterator[Changes]:
         parts = self._parts
-        trace = Trace(secrets.token_hex(6))
+        trace = Trace(secrets.token_hex(16))  # only this page knows it, and asks for the answer's news by it
         self._visitors.kept.put(visitor, header, trace.events)
         try:
             yield {
@@ -140,10 +143,14 @@ class Answering:
                 parts.notice: notice("none", ""),
                 parts.answer: trace.message(),
             }
-            for _ in paced(generation, trace):
-                if not self._visitors.holds(visitor, generation):
-                    return  # a new chat was opened meanwhile
-                yield {parts.answer: trace.message()}
+            with self._news.line(trace.answer) as line:
+                for _ in paced(generation, trace):
+                    if not self._visitors.holds(visitor, generation):
+                        return  # a new chat was opened meanwhile
+                    if line.followed:
+                        line.put(trace.message())
+                    else:
+                        yield {parts.answer: trace.message()}
             if self._visitors.holds(visitor, generation):
                 yield self._ending(turns, trace)
         finally:

@@ -19,6 +19,7 @@ from ui.endpoints import Endpoints
 from ui.host import SessionHost
 from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, check_seed, read_schedule
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
+from ui.news import News
 from ui.ports import SessionPort
 from ui.tab import Deck, Fit
 from ui.tabs import page_tabs
@@ -26,7 +27,9 @@ from ui.trace import figures_json, load_json, to_json
 from ui.visitors import Visitors
 
 MAX_ANSWERS = 32  # generators in parallel; the engine refuses earlier, with a message
-STATUS_S = 1.0
+# Gradio's queue looks a thousand times a second for events that wait, and a hundred times for their progress bars, of
+# which there are none here. Each look takes the interpreter from the engine's thread.
+QUEUE_LOOKS_S = 0.02
 # Gradio's queue summarises up to 10,000 past events with pandas after every event, for a monitoring page that is off
 # here: time that the engine needs. It reads these when a queue is made.
 _GRADIO_ENVIRONMENT = {"GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_ANALYTICS_MAX_EVENTS": "1"}
@@ -34,9 +37,13 @@ BOOT_S = 0.5
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}  # of every listener
 
 
-def build_page(host: SessionHost) -> gr.Blocks:
-    """The Blocks app over ``host``. Nothing of it is in module state: several pages may live in one process."""
+def build_page(host: SessionHost, news: News | None = None) -> gr.Blocks:
+    """The Blocks app over ``host``; what its pages ask for by themselves is ``news``, which the server must serve.
+
+    Nothing of it is in module state: several pages may live in one process.
+    """
     visitors = Visitors()
+    news = news or News()
     for name, value in _GRADIO_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     demo: gr.Blocks = gr.Blocks(title="DSpark Playground", analytics_enabled=False, fill_width=True)
@@ -44,16 +51,17 @@ def build_page(host: SessionHost) -> gr.Blocks:
         tabs = page_tabs()
         parts = build_layout(tabs)
         boot = gr.Timer(BOOT_S)
-        pulse = gr.Timer(STATUS_S)
         signs: dict[str, Callable[[], Any]] = {}
         address = Address(("chat", *(tab.key for tab in tabs)))
         fits: list[Fit] = []
-        wiring = Wiring(host, visitors, parts, boot, signs, address, fits)
+        wiring = Wiring(host, visitors, parts, boot, signs, address, fits, news)
         for tab in tabs:
             tab.connect(Deck(demo, host, visitors, parts, QUIET, signs, address, fits))
-        wiring.connect(demo, pulse)
+        wiring.connect(demo)
         Endpoints(host).publish()
     demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
+    demo._queue.sleep_when_free, demo._queue.progress_update_sleep_when_free = QUEUE_LOOKS_S, 1.0
+    news.status = wiring.status
     return demo
 
 
@@ -69,6 +77,7 @@ class Wiring:
         signs: Mapping[str, Callable[[], Any]] = MappingProxyType({}),
         address: Address | None = None,
         fits: Sequence[Fit] = (),
+        news: News | None = None,
     ) -> None:
         self._address = address = address or Address(("chat",))
         for name in (*SCHEDULE_CONTROLS, *SAMPLING_CONTROLS, "drafter"):
@@ -83,9 +92,10 @@ class Wiring:
         self._boot = boot
         self._signs = signs
         self._fits = fits
+        self._news = news or News()
         self._fit: tuple[SessionPort, Changes] | None = None  # the last session's, the same for every visitor
 
-    def connect(self, demo: gr.Blocks, pulse: gr.Timer) -> None:
+    def connect(self, demo: gr.Blocks) -> None:
         """Attach every listener. All are private: no API page, no direct calls beside the queue."""
         quiet = QUIET
         self._connect_answers(quiet)
@@ -95,7 +105,7 @@ class Wiring:
         fitted = [part for components, _ in self._fits for part in components if part not in addressed]
         configured = [self._boot, parts.send, parts.retry, *addressed, *fitted]
         gr.on([demo.load, self._boot.tick], self.configure, None, configured, **quiet)
-        gr.on([demo.load, pulse.tick], self.status, None, parts.status, queue=False, **quiet)
+        demo.load(self.status, None, parts.status, queue=False, **quiet)
         parts.retry.click(self.retry, None, [self._boot, parts.retry, parts.notice], **quiet)
         parts.link.click(self.go, None, addressed, **quiet)
         self._address.follow(quiet)
@@ -104,7 +114,7 @@ class Wiring:
 
     def _connect_answers(self, quiet: dict[str, Any]) -> None:
         parts = self._parts
-        answering = Answering(self._host, self._visitors, parts)
+        answering = Answering(self._host, self._visitors, parts, self._news)
         shared: dict[str, Any] = {**quiet, "concurrency_limit": MAX_ANSWERS, "concurrency_id": "answers"}
         asked = [parts.history, *parts.controls]
         running = [

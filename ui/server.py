@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from ui.endpoints import OnlyNamed
 from ui.host import SessionHost
+from ui.news import News
 from ui.panels import STATIC, page_css, page_head
 from ui.settings import Settings
 from ui.theme import playground_theme
@@ -24,16 +25,20 @@ from ui.words import translations
 MAX_UPLOAD = "1kb"  # the page takes no files; Gradio's upload route stays, so bound it
 
 
-def _routes() -> list[BaseRoute]:
+def _routes(news: News) -> list[BaseRoute]:
     package_data = Path(plotly.__file__).parent / "package_data"
     return [
+        news.route("/dspark/news"),
         Mount("/dspark/static", StaticFiles(directory=STATIC)),
         Mount("/dspark/plotly", StaticFiles(directory=package_data)),
     ]
 
 
-def launch_options(address: str, port: int) -> dict[str, Any]:
-    """Arguments of `Blocks.launch`: local unless told otherwise, offline, nothing recorded or sent anywhere."""
+def launch_options(address: str, port: int, news: News | None = None) -> dict[str, Any]:
+    """Arguments of `Blocks.launch`: local unless told otherwise, offline, nothing recorded or sent anywhere.
+
+    ``news`` is what the page was built with.
+    """
     return {
         "server_name": address,
         "server_port": port,
@@ -52,7 +57,7 @@ def launch_options(address: str, port: int) -> dict[str, Any]:
         "css": page_css(),
         "head": page_head(),
         "app_kwargs": {
-            "routes": _routes(),
+            "routes": _routes(news or News()),
             "middleware": [Middleware(OnlyNamed)],
             "docs_url": None,
             "redoc_url": None,
@@ -73,7 +78,7 @@ def _port_is_free(address: str, port: int) -> bool:
     return True
 
 
-def serve(demo: gr.Blocks, host: SessionHost, settings: Settings) -> None:
+def serve(demo: gr.Blocks, host: SessionHost, settings: Settings, news: News | None = None) -> None:
     """Serve the page, then open the session in the background, until interrupted.
 
     In this order: Gradio gives its server five seconds to start, and a model that is being loaded may take them all.
@@ -85,7 +90,7 @@ def serve(demo: gr.Blocks, host: SessionHost, settings: Settings) -> None:
         )
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     try:
-        demo.launch(**launch_options(settings.address, settings.port), prevent_thread_lock=True)
+        demo.launch(**launch_options(settings.address, settings.port, news), prevent_thread_lock=True)
         host.start()
         sys.stdout.write(f"DSpark Playground: http://{settings.address}:{settings.port} (Ctrl+C ends it)\n")
         sys.stdout.flush()

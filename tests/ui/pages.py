@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from ui.host import SessionHost
+from ui.news import News
 from ui.page import build_page
 from ui.server import launch_options
 
@@ -37,8 +38,9 @@ def free_port():
 def served(opener, name="fake-target"):
     """The page over what ``opener`` opens, on a free port; yields its address."""
     host = SessionHost(opener, name)
-    demo = in_a_loop(lambda: build_page(host))
-    options = launch_options("127.0.0.1", free_port())
+    news = News()
+    demo = in_a_loop(lambda: build_page(host, news))
+    options = launch_options("127.0.0.1", free_port(), news)
     _, address, _ = in_a_loop(lambda: demo.launch(**options, prevent_thread_lock=True))
     host.start()  # after the server, as `ui.server.serve` does
     try:

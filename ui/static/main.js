@@ -10,6 +10,7 @@ import { mountHeadline } from "./headline.js";
 import { mountLab, mountToy } from "./lab.js";
 import { mountLearn } from "./learn.js";
 import { mountLoadTab } from "./loadtab.js";
+import { followNews } from "./news.js";
 import { mountNotice, mountSchedule } from "./notice.js";
 import { mountRace } from "./race.js";
 import { mountRecorded } from "./recorded.js";
@@ -62,6 +63,7 @@ page.inbox = { push: take };
 page.store = store;
 watchAnswers(store); // from the first answer on, whether or not the tab that shows them was opened
 waiting.forEach(take);
+followNews(store);
 watchTips();
 onLanguage(() => store.startOver());
 
