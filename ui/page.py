@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ import gradio as gr
 
 from dspark_core.errors import DSparkError
 from dspark_core.params import PRESETS, Preset, ScheduleParams
+from ui import quiet
 from ui.address import Address
 from ui.answering import Answering, Changes, Turn, notice, visitor_of
 from ui.endpoints import Endpoints
@@ -27,12 +27,6 @@ from ui.trace import figures_json, load_json, to_json
 from ui.visitors import Visitors
 
 MAX_ANSWERS = 32  # generators in parallel; the engine refuses earlier, with a message
-# Gradio's queue looks a thousand times a second for events that wait, and a hundred times for their progress bars, of
-# which there are none here. Each look takes the interpreter from the engine's thread.
-QUEUE_LOOKS_S = 0.02
-# Gradio's queue summarises up to 10,000 past events with pandas after every event, for a monitoring page that is off
-# here: time that the engine needs. It reads these when a queue is made.
-_GRADIO_ENVIRONMENT = {"GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_ANALYTICS_MAX_EVENTS": "1"}
 BOOT_S = 0.5
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}  # of every listener
 
@@ -44,8 +38,7 @@ def build_page(host: SessionHost, news: News | None = None) -> gr.Blocks:
     """
     visitors = Visitors()
     news = news or News()
-    for name, value in _GRADIO_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    quiet.before_queue()
     demo: gr.Blocks = gr.Blocks(title="DSpark Playground", analytics_enabled=False, fill_width=True)
     with demo:
         tabs = page_tabs()
@@ -60,7 +53,7 @@ def build_page(host: SessionHost, news: News | None = None) -> gr.Blocks:
         wiring.connect(demo)
         Endpoints(host).publish()
     demo.queue(api_open=False, max_size=256, default_concurrency_limit=16)
-    demo._queue.sleep_when_free, demo._queue.progress_update_sleep_when_free = QUEUE_LOOKS_S, 1.0
+    quiet.slow_looks(demo)
     news.status = wiring.status
     return demo
 

@@ -18,6 +18,7 @@ from ui.endpoints import OnlyNamed
 from ui.host import SessionHost
 from ui.news import News
 from ui.panels import STATIC, page_css, page_head
+from ui.quiet import tracker_routes
 from ui.settings import Settings
 from ui.theme import playground_theme
 from ui.words import translations
@@ -28,6 +29,7 @@ MAX_UPLOAD = "1kb"  # the page takes no files; Gradio's upload route stays, so b
 def _routes(news: News) -> list[BaseRoute]:
     package_data = Path(plotly.__file__).parent / "package_data"
     return [
+        *tracker_routes(),
         news.route("/dspark/news"),
         Mount("/dspark/static", StaticFiles(directory=STATIC)),
         Mount("/dspark/plotly", StaticFiles(directory=package_data)),

@@ -25,11 +25,12 @@ function look() {
 function layout(colours, { x, y, ...rest }) {
   const axis = {
     gridcolor: colours.line, zerolinecolor: colours.line, linecolor: colours.line, tickcolor: colours.line,
-    tickfont: { size: 11 }, title: { font: { size: 11 }, standoff: 6 }, automargin: true,
+    tickfont: { size: 11 }, title: { font: { size: 11 }, standoff: 6 },
+    tickangle: 0, ticklabeloverflow: "allow", // measuring labels, and margins by them, takes half of a drawing's time
   };
   return {
     height: 200,
-    margin: { l: 40, r: 12, t: 26, b: 34 },
+    margin: { l: 44, r: 12, t: 26, b: 40 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: variable("--font"), size: 12, color: colours.muted },

@@ -3,6 +3,8 @@ import { mountRecordNames } from "./recorded.js";
 import { make, setText, stickToEnd } from "./text.js";
 import { later, onLanguage, t } from "./words.js";
 
+const BLINK_MS = 500;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
 const NAMES = { user: later("You"), assistant: later("Model") };
 
 async function copy(text, button) {
@@ -69,6 +71,8 @@ export function mountChat(root, store) {
     for (; written < rounds.length; written += 1) fresh += rounds[written] ? rounds[written].text : "…";
     if (fresh) body.append(document.createTextNode(fresh));
     if (text !== null && body.textContent !== text) body.textContent = text;
+    // The cursor blinks as the text comes: an animation would have the whole page drawn sixty times a second.
+    live.dataset.beat = still.matches ? 0 : Math.floor(performance.now() / BLINK_MS) % 2;
   };
 
   store.listen((state) => {
