@@ -45,7 +45,7 @@ class LmPipeline:
         """Train to the end, measure, and write the Hugging Face folder with its record."""
         check_lm_folder(self.drafters.paths.out, self.shape.to_dict(), _NOTE)
         make_folder(self.drafters.paths.out)
-        cache = self.drafters.cache(keep_settings=False)
+        cache = self.drafters.cache()
         make_folder(self.folder)
         with held(self.folder / LOCK_NAME):
             same_lm_run(self.folder / SETTINGS_NAME, self.settings)

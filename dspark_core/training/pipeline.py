@@ -108,20 +108,15 @@ class Pipeline:
 
         return synthesise(self.paths.data, count, write, seed=settings.seed, report=self.reporter.written)
 
-    def cache(self, *, keep_settings: bool = True) -> FeatureCache:
-        """The hidden states of all conversations, computed where they are not there yet.
-
-        `keep_settings` is false for another kind of run that reads the same features and has settings of its own.
-        """
+    def cache(self) -> FeatureCache:
+        """The hidden states of all conversations, computed where they are not there yet; the same for any drafter."""
         make_folder(self.paths.work)
         with held(self.paths.work / LOCK_NAME):
-            return self._cache(keep_settings)
+            return self._cache()
 
-    def _cache(self, keep_settings: bool = True) -> FeatureCache:
+    def _cache(self) -> FeatureCache:
         train, held_out = self._conversations
         same_target(self.paths.work, self.weights.tensors, self.folder)
-        if keep_settings:
-            same_run(self.paths.work / SETTINGS_NAME, self.settings)
         tokens = sum(len(c.ids) for c in (*train, *held_out))
         hidden = self.weights.config.hidden_size
         size = cache_bytes(tokens, len(self.taps), hidden)
@@ -147,6 +142,8 @@ class Pipeline:
 
     def _fit(self) -> None:
         self._check_mask()
+        same_target(self.paths.work, self.weights.tensors, self.folder)
+        same_run(self.paths.work / SETTINGS_NAME, self.settings)
         cache = self._cache()
         same_start(self.paths.work, None if self._start is None else self._start.state_dict(), self.paths.start_from)
         trainer = self._trainer(cache)
@@ -171,7 +168,7 @@ class Pipeline:
                 "give --taps as it was trained."
             )
         ids = read_draft_vocabulary(self.paths.out, target.vocab_size) or range(target.vocab_size)
-        return self._figures(drafter, self.cache(keep_settings=False), torch.tensor(ids, device=self.device))
+        return self._figures(drafter, self.cache(), torch.tensor(ids, device=self.device))
 
     @cached_property
     def _conversations(self) -> tuple[list[Conversation], list[Conversation]]:

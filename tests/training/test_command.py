@@ -170,6 +170,13 @@ def test_refusals_come_before_the_work(folder, given, kind, named):
     assert not (folder / "work" / "state.pt").exists()
 
 
+def test_features_serve_a_run_with_any_settings_until_one_has_begun(folder):
+    run(options(folder, step="cache"))
+    assert run(options(folder, "--markov-rank=4", "--rate=0.002", step="fit")) == 0
+    with pytest.raises(ParameterError, match="run with other settings"):
+        run(options(folder, step="fit"))
+
+
 def test_features_of_another_target_of_the_same_shape_are_refused(folder):
     run(options(folder, step="cache"))
     save_file(target_state(seed=1), folder / "target" / "model.safetensors")
