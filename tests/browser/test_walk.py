@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+from dspark_core.admission import Limits
 from tests.browser.conftest import ask, choose, open_tab, set_number, shows, until
 from ui.settings import Settings
 
@@ -30,15 +31,17 @@ def over_time(page, selector, seconds=12):
 
 
 def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
-    page = visit(serve(Settings(device="cpu").open_session, "smollm2-135m"), height=1100, ready=False)
+    places = Limits(20)  # so that as many as will come nearly fill the engine: some are left for visitors
+    page = visit(serve(Settings(device="cpu", limits=places).open_session, "smollm2-135m"), height=1100, ready=False)
     page.wait_for_selector("#ds-send:enabled", timeout=300_000)
 
     # Why was this token rejected?
     set_number(page, "#ds-threshold", 0.5)
     ask(page, "Why is the sky blue?")
     page.wait_for_function("window.dsparkPage.store.finish", timeout=120_000)
-    keep(page, "walk-chat")
     page.click('.ds-tok[data-fate="rejected"]')
+    page.wait_for_timeout(500)
+    keep(page, "walk-chat")
     at = page.evaluate(
         "dsparkPage.store.rounds.findIndex((round) => round.draft.some((draft) => draft.fate === 'rejected'))"
     )
