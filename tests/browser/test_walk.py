@@ -81,6 +81,7 @@ def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
     set_number(page, "#ds-load-users", 16)
     assert until(lambda: (number(page, "[data-now=batch] .ds-big") or 0) > 12, 120)
     crowded = over_time(page, budget)
+    page.evaluate("document.querySelector('[data-now=budget]').scrollIntoView()")
     keep(page, "walk-load")
     page.click("#ds-load-stop")
     assert crowded < alone
