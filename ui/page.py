@@ -167,7 +167,7 @@ class Wiring:
         """Set what the address says now; the rest stays."""
         session = self._host.session
         if session is None:
-            return {}
+            return {self._parts.notice: gr.skip()}
         return self._addressed(request, self._fitted(session), {})
 
     def _addressed(self, request: gr.Request, fitted: Changes, first: Changes) -> Changes:

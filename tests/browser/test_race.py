@@ -178,3 +178,17 @@ def test_a_race_fits_and_is_kept_as_a_picture(visit, fake, fake_address, keep, t
     page = raced(opened(visit, fake_address, width=width, theme=theme))
     scrub(page, 0.4)
     fits(page, width, ".ds-race *", keep, f"race-{theme}-{width}")
+
+
+def test_a_typed_lane_whose_drafter_is_not_here_is_taken_out_at_once_and_says_so(visit, fake_address):
+    page = opened(visit, fake_address)
+    field = page.locator("#ds-race-lanes input")
+    field.fill("lm+fixed@4")
+    field.press("Enter")
+    shows(page, "#ds-race-panel .ds-notice", "The lane 'lm+fixed@4' cannot run here.")
+    assert until(lambda: "lm+fixed@4" not in page.inner_text("#ds-race-lanes"))
+    assert "plain" in page.inner_text("#ds-race-lanes")
+    field.click()
+    page.locator("[role=option]", has_text="dspark+fixed@2").click()
+    page.wait_for_selector("#ds-race-panel .ds-notice", state="hidden")
+    assert "dspark+fixed@2" in page.inner_text("#ds-race-lanes")

@@ -1,6 +1,7 @@
 """Races as direct calls meet them: what is told, what is refused, and that nothing is left running."""
 
 import json
+import re
 import time
 from types import SimpleNamespace
 
@@ -114,6 +115,24 @@ def test_a_lane_that_the_session_refuses_says_why_and_the_others_go_on(stand):
     told = stand.messages(lanes=["plain", "dspark+delayed"])[-1]["report"]["lanes"]
     assert "delayed" in told[1]["error"]
     assert told[0]["track"]
+
+
+@pytest.mark.parametrize(
+    ("lane", "words"),
+    [
+        ("lm+fixed@4", r"lm\+fixed@4.* cannot run here.*drafter 'lm'"),
+        ("dspark+delayed", r"cannot run here.*'delayed'"),
+        ("warp", "no lane named 'warp'"),
+    ],
+)
+def test_a_lane_that_cannot_run_here_is_refused_by_name_when_it_is_chosen(stand, lane, words):
+    changes = stand.tab.chosen(["plain", lane, "fixed@2"])
+    assert re.search(words, stand.read(changes)["text"])
+    assert changes[stand.tab._lanes]["value"] == ["plain", "fixed@2"]
+    assert stand.tab.chosen(["plain", "fixed@2"]) == {stand.tab._feed: gr.skip()}
+    values, problems = stand.deck.address.read({"race_lanes": f"plain,{lane}"}, stand.tab.fit(stand.session))
+    assert values == {}
+    assert re.search(words, " ".join(problems))
 
 
 @pytest.mark.parametrize(

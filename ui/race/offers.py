@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dspark_core.bench.duel import MAX_LANES, duel_lanes
-from dspark_core.errors import DSparkError
+from dspark_core.errors import DSparkError, ParameterError, shown
 from dspark_core.load_test.lane import PLAIN, Lane
 from dspark_core.params import SamplingParams
 from ui.ports import SessionPort
@@ -21,10 +22,18 @@ def offered_lanes(session: SessionPort) -> list[str]:
     return [PLAIN, *(lane.name for lane in _lanes(wanted) if _takes(session, lane))]
 
 
-def check_lane(name: str) -> None:
-    """Raises ParameterError for what is no lane's name."""
-    if name != PLAIN:
-        _lanes([name])
+def check_lane(name: str, session: SessionPort | None = None) -> None:
+    """Raises DSparkError for what is no lane's name, or one that the open session does not take."""
+    if name.strip() == PLAIN:
+        return
+    (lane,) = _lanes([name.strip()])
+    if session is None:
+        return
+    drafter = lane.drafter if lane.drafter != _NONE else next(iter(session.info.drafters))  # a policy alone
+    try:
+        _ask(session, replace(lane, drafter=drafter))
+    except DSparkError as error:
+        raise ParameterError(f"The lane {shown(name)} cannot run here. {error}") from error
 
 
 def first_choice(offered: Sequence[str]) -> list[str]:
@@ -41,10 +50,14 @@ def _lanes(names: Sequence[str]) -> list[Lane]:
     return [duel_lanes((PLAIN, name), _NONE)[1] for name in names]
 
 
-def _takes(session: SessionPort, lane: Lane) -> bool:
+def _ask(session: SessionPort, lane: Lane) -> None:
     message = [{"role": "user", "content": "?"}]
+    session.request(message, SamplingParams(max_new_tokens=1), lane.schedule, lane.drafter)
+
+
+def _takes(session: SessionPort, lane: Lane) -> bool:
     try:
-        session.request(message, SamplingParams(max_new_tokens=1), lane.schedule, lane.drafter)
+        _ask(session, lane)
     except DSparkError:
         return False
     return True

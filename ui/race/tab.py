@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.bench.duel import MAX_LANES
+from dspark_core.errors import DSparkError
 from dspark_core.load_test.lane import PLAIN
 from ui.answering import told, visitor_of
 from ui.inputs import check_seed
@@ -25,7 +26,6 @@ from ui.words import say
 
 _DEFAULT_TOKENS = 64
 _REPEATS = (1, 3)
-_CHECKS = {"seed": check_seed, "lanes": check_lane}  # of what the address gives
 _WAITING_RACES = 32  # generators in parallel; races take turns lap by lap
 Changes = dict[Any, Any]
 
@@ -77,17 +77,23 @@ class Race:
 
     def connect(self, deck: Deck) -> None:
         """Attach the listeners."""
+        self._host = deck.host
         self._racing = Racing(deck.host)
+        checks = {"seed": check_seed, "lanes": self._check_lane}  # of what the address gives
         asked = [self._prompt, self._lanes, self._temperature, self._max_tokens, self._seed, self._repeats]
         deck.fits.append(([self._lanes, self._start], self.fit))
         names = ("prompt", "lanes", "temperature", "max_tokens", "seed", "repeats")
         for name, part in zip(names, asked, strict=True):
-            deck.address.add(f"race_{name}", part, check=_CHECKS.get(name))
+            deck.address.add(f"race_{name}", part, check=checks.get(name))
         self._start.click(
             self.start, asked, [self._feed, self._start, self._stop],
             preprocess=False,  # what is half typed must meet our checks and words, not an exception of Gradio's
             concurrency_limit=_WAITING_RACES, concurrency_id="races", **deck.quiet,
         )  # fmt: skip
+        # Gradio tells no "input" of a typed lane; and "change" comes for our own change as well, which must not clear.
+        told: dict[str, Any] = {"preprocess": False, "queue": False, **deck.quiet}
+        self._lanes.change(self.chosen, self._lanes, [self._feed, self._lanes], **told)
+        self._lanes.input(lambda: _refused(""), None, self._feed, **told)
         self._stop.click(self.stop, None, None, queue=False, **deck.quiet)
         deck.demo.unload(self.leave)
         RaceCalls(self._racing).publish()
@@ -104,6 +110,22 @@ class Race:
             self._lanes: gr.update(choices=offered, value=first_choice(offered)),
             self._start: gr.update(interactive=True),
         }
+
+    def chosen(self, lanes: Any) -> Changes:
+        """Take lanes out that cannot run here, as soon as they are chosen, and tell why."""
+        kept, refused = [], []
+        for name in lanes if isinstance(lanes, list) else []:
+            try:
+                self._check_lane(str(name))
+                kept.append(name)
+            except DSparkError as error:
+                refused.append(str(error))
+        if not refused:
+            return {self._feed: gr.skip()}
+        return {self._feed: _refused(" ".join(refused)), self._lanes: gr.update(value=kept)}
+
+    def _check_lane(self, name: str) -> None:
+        check_lane(name, self._host.session)
 
     def start(
         self, prompt: Any, lanes: Any, temperature: Any, max_tokens: Any, seed: Any, repeats: Any, request: gr.Request
@@ -123,8 +145,7 @@ class Race:
                         changes = {}
             yield {self._feed: messages.end(), **idle}
         except Exception as error:
-            refused = to_json({"kind": "race", "state": "refused", "text": told(error), "id": secrets.token_hex(4)})
-            yield {self._feed: refused, **({} if self._racing.running(visitor) else idle)}
+            yield {self._feed: _refused(told(error)), **({} if self._racing.running(visitor) else idle)}
 
     def stop(self, request: gr.Request) -> None:
         """End the visitor's own race; what is done stays."""
@@ -133,3 +154,8 @@ class Race:
     def leave(self, request: gr.Request) -> None:
         """The browser tab is gone: end its race."""
         self._racing.stop(visitor_of(request))
+
+
+def _refused(text: str) -> str:
+    """A message that stands above the race; '' takes the last one away."""
+    return to_json({"kind": "race", "state": "refused", "text": text, "id": secrets.token_hex(4)})
