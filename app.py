@@ -1,6 +1,11 @@
 """DSpark Playground: ``python app.py`` serves the page on http://127.0.0.1:7860 (``--help`` for the options)."""
 
+import os
+import signal
 import sys
+
+if __name__ == "__main__":  # Ctrl+C ends it while it imports, too, and no traceback says so
+    signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
 
 from ui.host import SessionHost
 from ui.news import News

@@ -22,6 +22,7 @@ BASELINE_WARM_UP_TOKENS = 8
 BASELINE_TOKENS = 64
 _IDLE_S = 1.0  # the engine is idle when nothing has run for so long: between two laps of a race nothing runs either
 _IDLE_CHECK_S = 0.05
+_OPENING_S = 1.0  # nothing can end an opening half-way: closing waits so long for one that is about to end
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -115,17 +116,22 @@ class SessionHost:
                 self._baseline_note = "waits for an idle moment"
             self._wake.notify_all()
 
-    def close(self) -> None:
-        """End the background thread and give the session back."""
+    def close(self) -> bool:
+        """End the background thread and give the session back; a model that is being loaded is not waited for.
+
+        Returns:
+            Whether nothing of it runs any more. What is still being opened is given back once it is.
+        """
         with self._wake:
             self._closing = True
-            thread = self._thread
+            thread, session = self._thread, self._session
+            self._session = None
             self._wake.notify_all()
         if thread is not None:
-            thread.join(timeout=30)
-        session, self._session = self._session, None
+            thread.join(timeout=_OPENING_S if session is None else 30)
         if session is not None:
             session.close()
+        return thread is None or not thread.is_alive()
 
     def _progress(self, stage: str, fraction: float) -> None:
         with self._wake:
@@ -142,9 +148,13 @@ class SessionHost:
             self._fail(f"{type(error).__name__}: {error}. The server's log has the details.")
             return
         with self._wake:
-            self._session = session
+            closed = self._closing
+            self._session = None if closed else session
             self._state = HostState("ready", "ready", 1.0)
             self._baseline_note = "waits for an idle moment"
+        if closed:
+            session.close()
+            return
         self._serve_baselines(session)
 
     def _fail(self, message: str) -> None:

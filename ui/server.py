@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -91,11 +92,23 @@ def serve(demo: gr.Blocks, host: SessionHost, settings: Settings, news: News | N
             f"not this machine's. Choose another with --port or PORT, for example --port {settings.port + 1}."
         )
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         demo.launch(**launch_options(settings.address, settings.port, news), prevent_thread_lock=True)
         host.start()
         sys.stdout.write(f"DSpark Playground: http://{settings.address}:{settings.port} (Ctrl+C ends it)\n")
         sys.stdout.flush()
         demo.block_thread()
+    except KeyboardInterrupt:
+        pass  # outside of `block_thread`, which takes it for an end as well
     finally:
-        host.close()
+        signal.signal(signal.SIGINT, end_at_once)  # a second Ctrl+C does not wait for what closes
+        ended = host.close()
+        signal.signal(signal.SIGINT, before)
+    if not ended:
+        end_at_once()  # the interpreter's own end waits for threads, and aborts in those that are inside of torch
+
+
+def end_at_once(*_: object) -> None:
+    """End the process as Ctrl+C does, without a traceback, whatever it is doing. A handler of signals."""
+    os._exit(128 + signal.SIGINT)

@@ -131,6 +131,19 @@ def test_a_baseline_that_fails_is_said_and_can_be_asked_for_again(host, monkeypa
     assert until(lambda: ready.baseline[0] is not None)
 
 
+def test_closing_does_not_wait_for_what_is_opened_and_gives_it_back_once_it_is():
+    session, go = FakeSession(0.0), threading.Event()
+    host = SessionHost(lambda _: go.wait(30) and session, "fake")
+    host.start()
+    begun = time.monotonic()
+    assert not host.close()
+    assert time.monotonic() - begun < 10
+    go.set()
+    assert until(lambda: session.closed)
+    assert host.session is None
+    assert host.close()
+
+
 def test_closing_gives_the_session_back():
     session = FakeSession(0.0)
     host = SessionHost(lambda _: session, "fake")

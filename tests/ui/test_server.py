@@ -1,8 +1,12 @@
 """Starting and serving: settings, closed doors, a taken port."""
 
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -18,6 +22,8 @@ from ui.host import SessionHost
 from ui.page import build_page
 from ui.server import launch_options, serve
 from ui.settings import Settings, read_settings
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_settings_come_from_the_command_line_then_the_environment_then_defaults():
@@ -128,3 +134,48 @@ def test_panels_are_constant_and_scripts_never_write_markup():
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text)
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg\b)", text), script.name  # a namespace is no address
     assert "https://" not in panels.page_css() + panels.page_head()
+
+
+OPENER = """
+import sys, time
+from ui.host import SessionHost
+from ui.page import build_page
+from ui.server import serve
+from ui.settings import Settings
+
+def opener(progress):
+    progress("reading weights", 0.2)
+    sys.stdout.write("loading\\n")
+    sys.stdout.flush()
+    time.sleep(60)
+
+host = SessionHost(opener, "slow")
+serve(build_page(host), host, Settings(port=int(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_interrupt_ends_the_process_while_the_model_is_loaded(twice):
+    command = [sys.executable, "-c", OPENER, str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert "loading\n" in iter(process.stdout.readline, "")
+        process.send_signal(signal.SIGINT)
+        if twice:
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, said = process.communicate(timeout=50)
+        assert time.monotonic() - begun < 15
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+def test_an_interrupt_ends_the_process_while_it_is_imported():
+    with subprocess.Popen(
+        [sys.executable, "app.py", "--port", str(free_port())], stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert "Traceback" not in said
