@@ -1,6 +1,6 @@
 // Line drawings over a number axis, as SVG: all text is text, colours come from the page's variables.
 
-const BOX = { left: 46, right: 14, top: 14, bottom: 40, width: 520, height: 200 };
+const BOX = { left: 46, right: 14, top: 14, bottom: 52, width: 520, height: 212 };
 
 const nodesOf = (svg) => (name, attributes, text) => {
   const made = document.createElementNS(svg.namespaceURI, name);
@@ -41,8 +41,8 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
     all.push(node("line", { x1: BOX.left, x2: BOX.width - BOX.right, y1: py(value), y2: py(value), class: "ds-grid" }));
     all.push(node("text", { x: BOX.left - 6, y: py(value) + 4, "text-anchor": "end" }, plain(value)));
   }
-  for (const at of xTicks ?? ticks(first, last, 6)) all.push(node("text", { x: px(at), y: BOX.height - 22, "text-anchor": "middle" }, plain(at)));
-  all.push(node("text", { x: BOX.width - BOX.right, y: BOX.height - 4, "text-anchor": "end" }, xName));
+  for (const at of xTicks ?? ticks(first, last, 6)) all.push(node("text", { x: px(at), y: BOX.height - 32, "text-anchor": "middle" }, plain(at)));
+  all.push(node("text", { x: BOX.width - BOX.right, y: BOX.height - 10, "text-anchor": "end" }, xName));
   if (level) {
     all.push(node("line", { x1: BOX.left, x2: BOX.width - BOX.right, y1: py(level.y), y2: py(level.y), class: "ds-level" }));
     names.push(node("text", { x: BOX.left + 4, y: py(level.y) - 6, class: "ds-level-name" }, level.words));

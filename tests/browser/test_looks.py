@@ -1,0 +1,45 @@
+"""What a narrow page must not do to pictures and lines: cut or cover their text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import open_tab
+
+pytestmark = pytest.mark.browser
+
+# Texts of drawings that are cut by their drawing's edge, or that cover each other.
+SPOILT = """(root) => [...document.querySelectorAll(`${root} svg`)].flatMap((svg) => {
+  if (!svg.checkVisibility()) return [];
+  const edge = svg.getBoundingClientRect();
+  const free = getComputedStyle(svg).overflow === "visible";
+  const texts = [...svg.querySelectorAll("text:not(.ds-level-name)")].filter((text) => text.textContent);
+  const at = new Map(texts.map((text) => [text, text.getBoundingClientRect()]));
+  const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+  return texts.filter((text, index) => {
+    const box = at.get(text);
+    const cut = !free && (box.left < edge.left - 1 || box.right > edge.right + 1 || box.bottom > edge.bottom + 2);
+    const covers = texts.slice(0, index).some((other) => over(box, at.get(other)));
+    return cut || covers || box.left < 0 || box.right > innerWidth;
+  }).map((text) => text.textContent);
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 360])
+def test_no_text_of_a_drawing_is_cut_or_covered_on_a_narrow_page(visit, fake_address, width):
+    page = visit(fake_address, width=width)
+    for key, root in (("learn", "#ds-learn-panel"), ("cost", "#ds-cost-panel"), ("load", "#ds-loadtab-panel")):
+        open_tab(page, key)
+        page.wait_for_selector(f"{root} svg text")
+        assert page.evaluate(SPOILT, root) == [], key
+
+
+def test_no_line_of_the_header_begins_with_a_dot(visit, fake_address):
+    page = visit(fake_address, width=390)
+    page.wait_for_selector(".ds-machine span")
+    dots = page.eval_on_selector_all(
+        ".ds-machine span",
+        "(all) => all.map((one) => ['::before', '::after'].map((at) => getComputedStyle(one, at).content))",
+    )
+    assert [before for before, _ in dots] == ["none"] * len(dots)
+    assert [after for _, after in dots] == ['"·"'] * (len(dots) - 1) + ["none"]
