@@ -141,15 +141,16 @@ class LiveRun:
 
     def moment(self) -> dict[str, Any]:
         """Now: the figures of the last seconds, None where nothing is known."""
-        cell = self._crowd.now()
-        return {
-            "t": cell.end_s - self._begun_s,
-            "users": self.part.users,
-            "waiting": self._crowd.waiting,
-            **_summed(cell),
-            "user_tokens_per_s": _user_speed(cell),
-            **_passes(cell, self._max_active),
-        }
+        with self._lock:  # not while its users are leaving
+            cell = self._crowd.now()
+            return {
+                "t": cell.end_s - self._begun_s,
+                "users": self.part.users,
+                "waiting": self._crowd.waiting,
+                **_summed(cell),
+                "user_tokens_per_s": _user_speed(cell),
+                **_passes(cell, self._max_active),
+            }
 
     def figures(self) -> list[dict[str, Any]]:
         """What was measured, by users and lane: `report.cell_figures` with ``users``, ``lane``, passes and energy."""

@@ -83,6 +83,20 @@ def test_users_ask_until_they_are_stopped_and_leave_nobody(page):
     assert rest[-1]["cells"][0]["users"] == 3
 
 
+def test_no_moment_is_told_of_users_who_are_leaving(page, monkeypatch):
+    stream = page.start()
+    message = reached(stream, lambda it: it["cells"])
+    run = page.tab.desk.of("me")
+    poll = run.poll
+
+    def stopped_meanwhile():
+        poll()
+        run.stop()
+
+    monkeypatch.setattr(run, "poll", stopped_meanwhile)
+    assert list(stream)[-1]["moments"] == message["moments"]
+
+
 def test_a_browser_that_goes_away_takes_its_users_along(page):
     stream = page.start()
     reached(stream, lambda it: it["moments"])

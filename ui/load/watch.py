@@ -47,7 +47,10 @@ class Watch:
         until = time.monotonic() + MAX_RUN_S
         while not self._run.over and time.monotonic() < until:
             self._run.poll()
-            self._moments = [*self._moments[-OVERLAP + 1 :], self._moment()]
+            moment = self._moment()
+            if self._run.over:
+                return  # it was stopped meanwhile: nobody asks, and the last seconds' figures are no longer the users'
+            self._moments = [*self._moments[-OVERLAP + 1 :], moment]
             yield self._message("running")
             time.sleep(LOOK_S)
 
