@@ -24,7 +24,7 @@ from ui.inputs import SCHEDULE_CONTROLS, read_inspect, read_prompt, read_samplin
 from ui.layout import Parts
 from ui.news import News
 from ui.ports import GenerationPort
-from ui.trace import Trace, to_json
+from ui.trace import OVERLAP_ROUNDS, Trace, to_json
 from ui.visitors import Visitors
 
 _LOG = logging.getLogger(__name__)
@@ -143,14 +143,17 @@ class Answering:
                 parts.notice: notice("none", ""),
                 parts.answer: trace.message(),
             }
+            overlap = OVERLAP_ROUNDS
             with self._news.line(trace.answer) as line:
                 for _ in paced(generation, trace):
                     if not self._visitors.holds(visitor, generation):
                         return  # a new chat was opened meanwhile
                     if line.followed:
-                        line.put(trace.message())
+                        line.put(trace.message(overlap))
+                        overlap = 0  # on this way nothing is lost
                     else:
                         yield {parts.answer: trace.message()}
+                        overlap = OVERLAP_ROUNDS
             if self._visitors.holds(visitor, generation):
                 yield self._ending(turns, trace)
         finally:

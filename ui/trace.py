@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from dspark_core.events import (
@@ -159,7 +160,8 @@ class Trace:
             self._rounds.append(round_json(event))
             if event.inspection is not None:
                 self._laws.append((event.index, laws_json(event.inspection)))
-            self._recent.append(summarise(event))
+            # Its counts only: these are added up at each message.
+            self._recent.append(replace(summarise(event), accepted_lengths=(), conditional=(), survival=()))
         else:
             self._waiting = ""
             self.finished = event
@@ -179,14 +181,14 @@ class Trace:
         """What the answer began with; the seed is a text. None until the prompt is read."""
         return self._prefilled
 
-    def message(self) -> str:
-        """The next message; after the end of the answer, the whole trace."""
-        return to_json(self.body())
+    def message(self, overlap: int = OVERLAP_ROUNDS) -> str:
+        """The next message, with so many rounds of those before; after the end of the answer, the whole trace."""
+        return to_json(self.body(overlap))
 
-    def body(self) -> dict[str, Any]:
+    def body(self, overlap: int = OVERLAP_ROUNDS) -> dict[str, Any]:
         """What the next message says."""
         self._seq += 1
-        first = 0 if self.finished else max(0, self._sent - OVERLAP_ROUNDS)
+        first = 0 if self.finished else max(0, self._sent - overlap)
         self._sent = len(self._rounds)
         laws = self._laws if self.finished else self._laws[self._laws_sent :]
         self._laws_sent = len(self._laws)

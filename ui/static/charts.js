@@ -158,9 +158,9 @@ function loadFigure(store, colours) {
 
 // A chart draws when its key changed and it is in sight. Plotly is slow where there is no GPU: each pass is followed
 // by a rest of several times its own cost, so that drawing never crowds out the browser or, on one machine, the model.
-const REST_MS = 200;
-const REST_FACTOR = 5;
-const LONGEST_REST_MS = 1000;
+const REST_MS = 250;
+const REST_FACTOR = 20;
+const LONGEST_REST_MS = 2000;
 
 export function mountCharts(root, store) {
   const note = root.querySelector("[data-load-note]");
@@ -226,7 +226,7 @@ export function mountCharts(root, store) {
         chart.drawn = key;
       }
       const cost = performance.now() - begun;
-      rested = performance.now() + Math.min(LONGEST_REST_MS, Math.max(REST_MS, REST_FACTOR * cost));
+      rested = performance.now() + Math.min(LONGEST_REST_MS, Math.max(REST_MS, (store.running ? REST_FACTOR : 1) * cost));
     };
     let rested = 0;
     const request = () => {

@@ -31,6 +31,24 @@ function turnNode(role, text) {
   return node;
 }
 
+// Adds to a running text. Each of its lines is a block, so that only the last one is laid out again; the end of a line is
+// in it unseen, for the text to be whole.
+function write(body, fresh) {
+  fresh.split("\n").forEach((piece, i) => {
+    let line = body.lastElementChild;
+    if (i > 0) {
+      line.append(make("i", "ds-eol", "\n"));
+      line.classList.remove("ds-caret");
+    }
+    if (i > 0 || !line) {
+      line = make("span", "ds-line ds-caret");
+      body.append(line);
+    }
+    if (piece && line.lastChild) line.lastChild.appendData(piece);
+    else if (piece) line.append(piece);
+  });
+}
+
 export function mountChat(root, store) {
   const box = root.querySelector(".ds-chat");
   const empty = root.querySelector(".ds-empty");
@@ -66,13 +84,17 @@ export function mountChat(root, store) {
       written = 0;
     }
     const body = live.querySelector(".ds-said");
-    if (written === 0) body.textContent = rounds.length === 0 ? waiting : ""; // until it is its turn
+    const line = rounds.length === 0 ? waiting : ""; // until it is its turn
+    if (written === 0 && (!body.firstChild || body.textContent !== line)) {
+      body.replaceChildren();
+      write(body, line);
+    }
     let fresh = "";
     for (; written < rounds.length; written += 1) fresh += rounds[written] ? rounds[written].text : "…";
-    if (fresh) body.append(document.createTextNode(fresh));
+    if (fresh) write(body, fresh);
     if (text !== null && body.textContent !== text) body.textContent = text;
     // The cursor blinks as the text comes: an animation would have the whole page drawn sixty times a second.
-    live.dataset.beat = still.matches ? 0 : Math.floor(performance.now() / BLINK_MS) % 2;
+    body.lastElementChild?.classList.toggle("ds-dim", !still.matches && Math.floor(performance.now() / BLINK_MS) % 2 === 1);
   };
 
   store.listen((state) => {

@@ -3,10 +3,11 @@ import { markOf } from "./fates.js";
 import { openTab } from "./tabs.js";
 import { nameOf } from "./terms.js";
 import { hideTip, showTip } from "./tip.js";
-import { fixed, make, spoken, stickToEnd, visible } from "./text.js";
+import { fixed, make, setText, spoken, stickToEnd, visible } from "./text.js";
 import { later, t } from "./words.js";
 
 const KEPT = 400; // lines in the document; earlier ones come back on request
+const FRESH = 24; // the newest lines, which are laid out wherever they are: their heights say where the end is
 
 const EXPLAIN = {
   accepted: later("verified and kept"),
@@ -212,14 +213,21 @@ export function mountRibbon(root, store) {
     const lines = document.createDocumentFragment();
     for (let i = from; i < first; i += 1) lines.append(store.rounds[i] ? roundNode(store.rounds[i]) : lostNode(i));
     ribbon.prepend(lines);
+    putBy();
     first = from;
     end.follows = false;
     showEarlier();
   });
 
+  // Of lines that are not fresh, the browser lays out only those in sight.
+  const putBy = () => {
+    let line = ribbon.children[ribbon.childElementCount - FRESH - 1];
+    for (; line && !line.classList.contains("ds-past"); line = line.previousElementSibling) line.classList.add("ds-past");
+  };
+
   const showEarlier = () => {
     earlier.hidden = first === 0;
-    earlier.textContent = t("Show {n} of {all} earlier rounds", { n: Math.min(first, KEPT), all: first });
+    if (first > 0) setText(earlier, t("Show {n} of {all} earlier rounds", { n: Math.min(first, KEPT), all: first }));
   };
 
   const describeRun = ({ prefilled, running, finish, waiting }) => {
@@ -248,16 +256,17 @@ export function mountRibbon(root, store) {
         for (let i = 0; i < 100; i += 1) ribbon.firstElementChild.remove();
         first += 100;
       }
+      putBy();
       if (!current?.isConnected) focusToken(ribbon.querySelector(".ds-tok"));
       end.settle();
     }
     showEarlier();
     if (rounds.length === 0 && !empty.isConnected) ribbon.append(empty);
     if (rounds.length > 0 && empty.isConnected) empty.remove();
-    run.textContent = describeRun(state);
+    setText(run, describeRun(state));
     const plain = state.prefilled && state.prefilled.num_draft_tokens === 0;
     const note = plain ? t("Nothing is drafted: this answer is plain decoding, one token a round.") : state.prefilled?.drafter_note ?? "";
     banner.hidden = note === "";
-    banner.textContent = note;
+    setText(banner, note);
   });
 }

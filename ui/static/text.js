@@ -47,12 +47,11 @@ export function stickToEnd(box) {
     set follows(value) {
       follow = value;
     },
+    // When everything is drawn: reading the height earlier would have the page laid out once for each box.
     settle() {
-      if (!follow) return;
-      box.scrollTop = box.scrollHeight;
-      last = box.scrollTop;
-      requestAnimationFrame(() => {
-        if (follow) box.scrollTop = box.scrollHeight; // lines have got their true heights
+      queueMicrotask(() => {
+        if (!follow) return;
+        box.scrollTop = box.scrollHeight;
         last = box.scrollTop;
       });
     },
