@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -182,6 +183,10 @@ class Wiring:
         return changes
 
     def _fitted(self, session: SessionPort) -> Changes:
+        """What the session allows; the caller's own, because Gradio takes the values out of updates that it sends."""
+        return {part: copy(change) for part, change in self._fit_to(session).items()}
+
+    def _fit_to(self, session: SessionPort) -> Changes:
         if self._fit is not None and self._fit[0] is session:
             return self._fit[1]
         parts, info = self._parts, session.info

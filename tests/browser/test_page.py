@@ -403,6 +403,22 @@ def test_a_legend_key_hides_and_shows_its_fate(visit, fake_address):
     assert until(lambda: displayed() > 0)
 
 
+def test_an_idle_page_runs_next_to_nothing(visit, fake_address):
+    page = visit(fake_address)
+    cdp = page.context.new_cdp_session(page)
+    cdp.send("Performance.enable")
+
+    def frames():
+        figures = {figure["name"]: figure["value"] for figure in cdp.send("Performance.getMetrics")["metrics"]}
+        return figures["TaskDuration"]
+
+    page.wait_for_timeout(2000)  # what opening it has begun
+    before = frames()
+    page.wait_for_timeout(2000)
+    assert frames() - before < 0.06  # a frame's bare run, sixty times a second, is more
+    assert page.evaluate("document.getAnimations().filter((one) => one.playState === 'running').length") == 0
+
+
 def test_lost_messages_are_healed_by_the_whole_trace(visit, fake_address):
     page = visit(fake_address)
     page.evaluate(

@@ -247,3 +247,10 @@ def test_status_is_plain_json_in_every_phase(desk):
     assert status["load"][1] == "cpu"
     assert status["load"][-4:] == [None, 0.0, 0.9, None]
     assert status["step_curve"] == "not profiled: scripted"
+
+
+def test_every_visitor_gets_the_controls_fitted_whatever_gradio_does_to_an_update(desk):
+    request = SimpleNamespace(query_params={}, session_hash="me")
+    for _ in range(2):
+        fitted = desk.wiring.configure(request)[desk.parts.l_max]
+        assert (fitted.pop("maximum"), fitted.pop("value")) == (7, 7)

@@ -1,0 +1,80 @@
+"""What pages ask for beside Gradio: each message is told once, soon, and only to a page that asks."""
+
+import asyncio
+import json
+import threading
+import time
+import urllib.request
+
+from tests.ui.fake_session import FakeSession
+from tests.ui.pages import served
+from tests.ui.test_answering import Desk
+from ui.news import KEPT, Line
+from ui.quiet import tracker_routes
+
+
+def test_a_line_tells_each_message_once_and_in_order():
+    line = Line()
+    for message in ("one", "two"):
+        line.put(message)
+    assert asyncio.run(line.take()) == ["one", "two"]
+    assert asyncio.run(line.take(0.0)) == []
+
+
+def test_who_asks_early_is_told_as_soon_as_there_is_something():
+    line = Line()
+    threading.Timer(0.2, line.put, ["late"]).start()
+    assert asyncio.run(line.take(30.0)) == ["late"]
+
+
+def test_a_line_that_nobody_asks_for_is_not_followed_and_stays_small():
+    line = Line()
+    for number in range(KEPT + 5):
+        line.put(str(number))
+    assert not line.followed
+    assert len(asyncio.run(line.take())) == KEPT
+    assert line.followed
+
+
+def test_what_a_followed_answer_adds_is_told_beside_gradio_and_its_end_is_yielded():
+    desk = Desk(0.02)
+    yields = desk.send()
+    name = json.loads(next(yields)[desk.parts.answer])["answer"]
+    told = []
+
+    def follow():
+        async def ask():
+            while not told:
+                line = desk.answering._news._lines.get(name)
+                told.extend(await line.take() if line else [])
+                await asyncio.sleep(0.05)
+
+        asyncio.run(ask())
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    rest = list(yields)
+    reader.join()
+    first = json.loads(told[0])
+    assert first["answer"] == name
+    assert first["rounds"]
+    assert not first["full"]
+    assert json.loads(rest[-1][desk.parts.answer])["full"]
+    assert name not in desk.answering._news._lines
+
+
+def test_the_status_is_asked_for_by_a_plain_request():
+    with served(lambda _: FakeSession(0.0)) as address:
+        for _ in range(100):
+            with urllib.request.urlopen(f"{address}dspark/news?status&answer=unknown") as answer:
+                status = json.loads(answer.read())
+            if status["phase"] == "ready":
+                break
+            time.sleep(0.1)
+        assert status["kind"] == "status"
+        assert status["phase"] == "ready"
+
+
+def test_gradios_tracker_counts_no_frames():
+    (route,) = tracker_routes()
+    assert route.path.startswith("/assets/statustracker-")
