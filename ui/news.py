@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 LONGEST_WAIT_S = 0.5  # of a request for which there is nothing
-FOLLOWED_S = 3.0  # how long a page counts as there after its last request
+FOLLOWED_S = 1.5  # how long a page counts as there after its last request; then Gradio finds out whether it is
 KEPT = 64  # messages that wait for a page; what is lost beyond that, the answer's last message brings
 
 
@@ -28,7 +28,8 @@ class Line:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._messages: deque[str] = deque(maxlen=KEPT)
+        self._messages: deque[tuple[int, str]] = deque(maxlen=KEPT)  # numbered from 1
+        self._last = 0
         self._asked_s = float("-inf")
         self._wake: Callable[[], object] | None = None
 
@@ -40,27 +41,33 @@ class Line:
     def put(self, message: str) -> None:
         """Leave a message for the page."""
         with self._lock:
-            self._messages.append(message)
+            self._last += 1
+            self._messages.append((self._last, message))
             wake, self._wake = self._wake, None
         if wake is not None:
             with suppress(RuntimeError):  # the server's loop has ended meanwhile
                 wake()
 
-    async def take(self, wait_s: float = LONGEST_WAIT_S) -> list[str]:
-        """What was put since the last time; waits for the first of it, but not longer than ``wait_s``."""
+    async def take(self, after: int = 0, wait_s: float = LONGEST_WAIT_S) -> tuple[list[str], int]:
+        """What was put after message number ``after``, which the page has, and the last one's number.
+
+        Waits for the first of it, but not longer than ``wait_s``. It is kept until a later request tells that the page
+        has it: an answer may be lost on its way.
+        """
         come, loop = asyncio.Event(), asyncio.get_running_loop()
         self._asked_s = time.monotonic()
         with self._lock:
-            if not self._messages:
+            while self._messages and self._messages[0][0] <= after:
+                self._messages.popleft()
+            wait = not self._messages
+            if wait:
                 self._wake = lambda: loop.call_soon_threadsafe(come.set)
-        if self._wake is not None:
+        if wait:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(come.wait(), wait_s)
         self._asked_s = time.monotonic()
         with self._lock:
-            messages = list(self._messages)
-            self._messages.clear()
-        return messages
+            return [message for _, message in self._messages], self._last
 
 
 class News:
@@ -84,13 +91,20 @@ class News:
             del self._lines[name]
 
     def route(self, path: str) -> Route:
-        """Where pages ask: ``?status`` for the status, ``?answer=NAME`` for the news of an answer; a message a line."""
+        """Where pages ask, a message a line: ``?status`` for the status, ``?answer=NAME&after=N`` for an answer's news
+        after the N-th. The header ``Last-Message`` has the last one's number.
+        """
         return Route(path, self._tell, methods=["GET"])
 
     async def _tell(self, request: Request) -> Response:
         asked = request.query_params
         messages = [self.status()] if "status" in asked else []
+        headers = {"Cache-Control": "no-store"}
         line = self._lines.get(asked.get("answer", ""))
         if line is not None:
-            messages += await line.take(0.0 if messages else LONGEST_WAIT_S)
-        return Response("\n".join(messages), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
+            after = asked.get("after", "0")
+            has = int(after) if after.isascii() and after.isdecimal() and len(after) < 10 else 0
+            news, last = await line.take(has, 0.0 if messages else LONGEST_WAIT_S)
+            messages += news
+            headers["Last-Message"] = str(last)
+        return Response("\n".join(messages), media_type="application/x-ndjson", headers=headers)

@@ -441,6 +441,28 @@ def test_lost_messages_are_healed_by_the_whole_trace(visit, fake_address):
     assert until(lambda: page.inner_text(".ds-model .ds-said").strip() == text)
 
 
+def test_news_that_are_lost_on_their_way_are_told_again(visit, fake_address):
+    page = visit(fake_address)
+    page.evaluate(
+        """() => {
+          const ask = window.fetch;
+          let count = 0;
+          window.lost = 0;
+          window.fetch = async (...args) => {
+            const reply = await ask(...args);
+            if (!/news\\?.*answer=/.test(args[0]) || (count++) % 3) return reply;
+            window.lost += (await reply.text()).includes('"answer"');
+            throw new TypeError("lost");
+          };
+          window.holes = 0;
+          window.dsparkPage.store.listen(({ live }) => { window.holes += live.holes; });
+        }"""
+    )
+    ask(page, "tell me")
+    page.wait_for_function("window.dsparkPage.store.finish", timeout=60_000)
+    assert page.evaluate("[window.lost > 0, window.holes]") == [True, 0]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 360])
 def test_the_page_fits_and_is_kept_as_a_picture(visit, fake_address, keep, theme, width):

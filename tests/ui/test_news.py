@@ -6,6 +6,8 @@ import threading
 import time
 import urllib.request
 
+from starlette.requests import Request
+
 from tests.ui.fake_session import FakeSession
 from tests.ui.pages import served
 from tests.ui.test_answering import Desk
@@ -13,18 +15,21 @@ from ui.news import KEPT, Line
 from ui.quiet import tracker_routes
 
 
-def test_a_line_tells_each_message_once_and_in_order():
+def test_a_line_tells_each_message_in_order_until_the_page_has_it():
     line = Line()
     for message in ("one", "two"):
         line.put(message)
-    assert asyncio.run(line.take()) == ["one", "two"]
-    assert asyncio.run(line.take(0.0)) == []
+    assert asyncio.run(line.take()) == (["one", "two"], 2)
+    assert asyncio.run(line.take()) == (["one", "two"], 2), "the first answer may be lost on its way"
+    line.put("three")
+    assert asyncio.run(line.take(2)) == (["three"], 3)
+    assert asyncio.run(line.take(3, 0.0)) == ([], 3)
 
 
 def test_who_asks_early_is_told_as_soon_as_there_is_something():
     line = Line()
     threading.Timer(0.2, line.put, ["late"]).start()
-    assert asyncio.run(line.take(30.0)) == ["late"]
+    assert asyncio.run(line.take(wait_s=30.0)) == (["late"], 1)
 
 
 def test_a_line_that_nobody_asks_for_is_not_followed_and_stays_small():
@@ -32,7 +37,8 @@ def test_a_line_that_nobody_asks_for_is_not_followed_and_stays_small():
     for number in range(KEPT + 5):
         line.put(str(number))
     assert not line.followed
-    assert len(asyncio.run(line.take())) == KEPT
+    told, last = asyncio.run(line.take())
+    assert (len(told), told[-1], last) == (KEPT, str(KEPT + 4), KEPT + 5)
     assert line.followed
 
 
@@ -46,7 +52,7 @@ def test_what_a_followed_answer_adds_is_told_beside_gradio_and_its_end_is_yielde
         async def ask():
             while not told:
                 line = desk.answering._news._lines.get(name)
-                told.extend(await line.take() if line else [])
+                told.extend((await line.take())[0] if line else [])
                 await asyncio.sleep(0.05)
 
         asyncio.run(ask())
@@ -73,6 +79,25 @@ def test_the_status_is_asked_for_by_a_plain_request():
             time.sleep(0.1)
         assert status["kind"] == "status"
         assert status["phase"] == "ready"
+
+
+def test_a_number_that_is_none_counts_as_nothing_had():
+    desk = Desk(0.02)
+    with served(lambda _: FakeSession(0.0)) as address:
+        for after in ("-1", "x", "9" * 5000, "%F0%9F%98%80", ""):
+            with urllib.request.urlopen(f"{address}dspark/news?status&answer=unknown&after={after}") as answer:
+                assert answer.status == 200
+    with desk.answering._news.line("mine") as line:
+        line.put("news")
+        route = desk.answering._news.route("/")
+        for after in ("-1", "x", "9" * 5000, "٣", ""):
+            scope = {
+                "type": "http",
+                "method": "GET",
+                "query_string": f"answer=mine&after={after}".encode(),
+                "headers": [],
+            }
+            assert asyncio.run(route.endpoint(Request(scope))).body == b"news"
 
 
 def test_gradios_tracker_counts_no_frames():

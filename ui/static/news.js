@@ -8,6 +8,7 @@ export function followNews(store) {
   let told = -Infinity; // when the status was asked for
   let awake = () => {};
   let followed = null;
+  let last = 0; // number of the last message of its answer that came
 
   const rest = (ms) => new Promise((resolve) => {
     awake = resolve;
@@ -16,13 +17,16 @@ export function followNews(store) {
 
   const ask = async (now) => {
     const due = now - told >= STATUS_MS && !document.hidden;
-    followed = store.live.running ? store.live.answer : null;
+    const running = store.live.running ? store.live.answer : null;
+    if (running !== followed) last = 0;
+    followed = running;
     if (!due && followed === null) return;
     if (due) told = now;
-    const query = new URLSearchParams({ ...(due && { status: "" }), ...(followed !== null && { answer: followed }) });
+    const query = new URLSearchParams({ ...(due && { status: "" }), ...(followed !== null && { answer: followed, after: last }) });
     const reply = await fetch(`dspark/news?${query}`);
     if (!reply.ok) throw new Error(`${reply.status}`);
     for (const message of (await reply.text()).split("\n")) store.receive(message);
+    if (followed === running) last = Number(reply.headers.get("Last-Message") ?? last);
   };
 
   // A new answer does not wait for the next status.
