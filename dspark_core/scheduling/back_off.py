@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary, ref
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.evidence import BackOffRule, Evidence, Means, Memory, Record
 from dspark_core.scheduling.step_curve import StepCurve
-from dspark_core.scheduling.stretch import Stretch
+from dspark_core.scheduling.stretch import MOST, Stretch
 
 _COMPARING = "drafts rest for one round: what plain decoding takes now is what they are measured against"
+_SOONER = 4  # times as often drafts are compared with plain decoding until the clock has told enough
 _MEMORIES = 64  # of (drafter, schedule, size of batch); the one that was not used for longest is forgotten
 
 
@@ -135,11 +136,12 @@ class BackOff:
     def _compares(self, wishes: Sequence[Wish], gains: Mapping[int, float]) -> bool:
         """Whether this batch, which has drafts that pay, is to do without them for one round."""
         gain = max(gains.values(), default=1.0)
-        if len(wishes) < 2 or len(gains) < len(wishes) or gain < 1:
-            return False
+        if len(wishes) < 2 or len(gains) < len(wishes) or not 1 <= gain < MOST:
+            return False  # beyond, no correction could make it less than 1
         stretch = self._stretches.setdefault(_size_of(len(wishes)), Stretch())
         known = all(stretch.known(wish.drafter) for wish in wishes)
-        return stretch.is_due(self.rule.rounds_until_next(gain - 1) if known else self.rule.least)
+        loss = gain - 1 if known else (gain - 1) / _SOONER
+        return stretch.is_due(self.rule.rounds_until_next(loss))
 
     def _weigh(
         self, owners: Sequence[object], wishes: Sequence[Wish], judged: Sequence[int], curve: StepCurve

@@ -12,7 +12,7 @@ from statistics import median
 _LEAST = 3  # pairs before the profile is corrected
 _KEPT = 15  # pairs of a drafter; their median counts, so that a few disturbed rounds decide nothing
 _APART = 4  # rounds between two comparisons at least
-_MOST = 2.0  # nothing is corrected by more than this factor, either way
+MOST = 2.0  # nothing is corrected by more than this factor, either way
 
 
 class Stretch:
@@ -60,4 +60,4 @@ class Stretch:
         """By how much the expected seconds of rounds with this drafter are to be multiplied, those without being 1."""
         if not self.known(drafter):
             return 1.0
-        return min(_MOST, max(1 / _MOST, median(self._pairs[drafter])))
+        return min(MOST, max(1 / MOST, median(self._pairs[drafter])))

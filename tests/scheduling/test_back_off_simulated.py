@@ -92,16 +92,16 @@ def test_simulated_new_requests_cost_a_full_batch_next_to_nothing_where_drafts_d
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stretch", [0.7, 1.0, 1.2, 1.4])
-@pytest.mark.parametrize("users", [2, 4, 8, 16])
+@pytest.mark.parametrize("stretch", [0.7, 1.2, 1.4])
+@pytest.mark.parametrize("users", [4, 8])
 def test_simulated_where_the_profile_is_wrong_about_drafts_the_clock_corrects_it(users, stretch):
     """Rounds with drafts take less or more than was measured in quiet, and every round is disturbed."""
-    curve, how = measured_cpu(), {"gamma": 15, "tokens": 64, "rounds": 600, "spread": 0.1}
+    curve, how = measured_cpu(), {"gamma": 15, "tokens": 64, "rounds": 500, "spread": 0.1}
     how |= {"stretch": stretch, "shaken": 0.3}
     lanes = {**LANES, "prefix": ScheduleParams("prefix", 0, 15)}
     for chance in (0.5, 0.7):
         speeds = {
-            name: harmonic_mean([tokens_per_s(curve, users, chance, schedule, seed, **how) for seed in range(3)])
+            name: harmonic_mean([tokens_per_s(curve, users, chance, schedule, seed, **how) for seed in range(2)])
             for name, schedule in lanes.items()
         }
         prefix = speeds.pop("prefix")

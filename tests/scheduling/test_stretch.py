@@ -41,11 +41,11 @@ def test_nothing_is_corrected_beyond_a_factor_of_two():
     assert learned(*[("", 50.0), ("d", 1.0)] * 4).of("d") == 0.5
 
 
-def played(batch, factor, rounds, accepted=1):
+def played(batch, factor, rounds, kept=1):
     """Rounds in which those with drafts take ``factor`` times what the profile says. Returns who drafted in each."""
     drafted = []
     for _ in range(rounds):
-        judged = batch.round(*[accepted] * len(batch.owners))
+        judged = batch.round(*[kept] * len(batch.owners), verified=kept)
         drafted.append([judgement.rest == 0 for judgement in judged])
         names = {"dspark"} if any(drafted[-1]) else set()
         batch.back_off.took(len(judged), names, factor if names else 1.0)
@@ -60,8 +60,8 @@ def test_a_batch_whose_drafts_pay_does_without_them_for_a_round_now_and_then():
     rounds = played(Batch(4, PAYS, RARE), 1.0, 300)
     rests = [index for index, who in enumerate(rounds) if not any(who)]
     assert all(all(who) or not any(who) for who in rounds)
-    assert rests[1] - rests[0] < 10, "until something is known"
-    assert rests[-1] - rests[-2] == 51, "60 rounds by what it loses, 50 at most"
+    assert rests[1] - rests[0] == 1 + 16, "a quarter of 61 rounds, until something is known"
+    assert rests[-1] - rests[-2] == 1 + 50, "61 rounds by what it loses, 50 at most"
 
 
 def test_drafts_that_take_longer_than_the_profile_says_rest_and_quicker_ones_draft():
@@ -70,6 +70,11 @@ def test_drafts_that_take_longer_than_the_profile_says_rest_and_quicker_ones_dra
     dear = costs([1.0] * 8, [1.1] * 4)  # 2 tokens in 2.1 s: by the profile they do not pay
     assert sum(map(all, played(Batch(4, dear, RARE), 1.0, 200)[60:])) == 0
     assert sum(map(all, played(Batch(4, dear, RARE), 0.8, 200)[60:])) > 100
+
+
+def test_drafts_that_pay_beyond_any_correction_never_rest():
+    cheap = costs([1.0] * 16, [0.01] * 4)
+    assert all(all(who) for who in played(Batch(4, cheap, RARE), 1.0, 100, kept=3))
 
 
 def test_a_request_by_itself_is_judged_without_the_clock():

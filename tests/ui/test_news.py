@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 from starlette.requests import Request
 
@@ -15,21 +16,27 @@ from ui.news import KEPT, Line
 from ui.quiet import tracker_routes
 
 
+def ran(coroutine):
+    """What it returns; in a thread of its own, since a browser of another test may have left a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 def test_a_line_tells_each_message_in_order_until_the_page_has_it():
     line = Line()
     for message in ("one", "two"):
         line.put(message)
-    assert asyncio.run(line.take()) == (["one", "two"], 2)
-    assert asyncio.run(line.take()) == (["one", "two"], 2), "the first answer may be lost on its way"
+    assert ran(line.take()) == (["one", "two"], 2)
+    assert ran(line.take()) == (["one", "two"], 2), "the first answer may be lost on its way"
     line.put("three")
-    assert asyncio.run(line.take(2)) == (["three"], 3)
-    assert asyncio.run(line.take(3, 0.0)) == ([], 3)
+    assert ran(line.take(2)) == (["three"], 3)
+    assert ran(line.take(3, 0.0)) == ([], 3)
 
 
 def test_who_asks_early_is_told_as_soon_as_there_is_something():
     line = Line()
     threading.Timer(0.2, line.put, ["late"]).start()
-    assert asyncio.run(line.take(wait_s=30.0)) == (["late"], 1)
+    assert ran(line.take(wait_s=30.0)) == (["late"], 1)
 
 
 def test_a_line_that_nobody_asks_for_is_not_followed_and_stays_small():
@@ -37,7 +44,7 @@ def test_a_line_that_nobody_asks_for_is_not_followed_and_stays_small():
     for number in range(KEPT + 5):
         line.put(str(number))
     assert not line.followed
-    told, last = asyncio.run(line.take())
+    told, last = ran(line.take())
     assert (len(told), told[-1], last) == (KEPT, str(KEPT + 4), KEPT + 5)
     assert line.followed
 
@@ -55,7 +62,7 @@ def test_what_a_followed_answer_adds_is_told_beside_gradio_and_its_end_is_yielde
                 told.extend((await line.take())[0] if line else [])
                 await asyncio.sleep(0.05)
 
-        asyncio.run(ask())
+        ran(ask())
 
     reader = threading.Thread(target=follow)
     reader.start()
@@ -97,7 +104,7 @@ def test_a_number_that_is_none_counts_as_nothing_had():
                 "query_string": f"answer=mine&after={after}".encode(),
                 "headers": [],
             }
-            assert asyncio.run(route.endpoint(Request(scope))).body == b"news"
+            assert ran(route.endpoint(Request(scope))).body == b"news"
 
 
 def test_gradios_tracker_counts_no_frames():
