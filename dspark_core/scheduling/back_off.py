@@ -93,6 +93,7 @@ class BackOff:
         self._weighed: _Weighed | None = None  # the last batch; None once somebody has drafted since
         self._learning: WeakKeyDictionary[object, Memory] = WeakKeyDictionary()  # the batch's, of the last judgement
         self._stretches: dict[int, Stretch] = {}  # by the size of the batch
+        self._last_size = 0  # of the last round's batch
         self._now = 0
 
     def judge(self, owners: Sequence[object], wishes: Sequence[Wish], curve: StepCurve | None) -> list[Judgement]:
@@ -127,7 +128,11 @@ class BackOff:
         """How long the round of so many requests took: measured seconds over expected ones, and who drafted in it."""
         if requests < 2:
             return  # the text of a seed must not depend on the clock
-        stretch = self._stretches.setdefault(_size_of(requests), Stretch())
+        size = _size_of(requests)
+        stretch = self._stretches.setdefault(size, Stretch())
+        if size != self._last_size:  # what this size had before is not the round before
+            self._last_size = size
+            stretch.skip()
         if len(drafters) > 1:
             stretch.skip()
         elif stretch.learn(next(iter(drafters), ""), factor):

@@ -11,24 +11,32 @@ from statistics import median
 
 _LEAST = 3  # pairs before the profile is corrected
 _KEPT = 15  # pairs of a drafter; their median counts, so that a few disturbed rounds decide nothing
+_FADES = 1000  # rounds without a new pair after which the oldest one is forgotten: what rests is tried again at last
 _APART = 4  # rounds between two comparisons at least
-MOST = 2.0  # nothing is corrected by more than this factor, either way
+MOST = 3.0  # nothing is corrected by more than this factor, either way
 
 
 class Stretch:
-    """Of batches of one size."""
+    """Of batches of one size.
+
+    A pair is a round without drafts and the one before it, if that was not the first with drafts: the first ones read
+    what the text has grown by since the last drafts, and a single one is a try, of one request of many.
+    """
 
     def __init__(self) -> None:
         self._pairs: dict[str, deque[float]] = {}
-        self._last: tuple[str, float] | None = None
-        self._drafting = 0  # rounds in a row that were asked about
+        self._drafter = ""  # of the last round
+        self._factor = 1.0
+        self._in_a_row = 0  # rounds with drafts of this drafter, up to the last one
+        self._since_pair = 0
+        self._could_rest = 0  # rounds in a row that were asked about
 
     def is_due(self, rounds: int) -> bool:
         """Whether a round without drafts is due, after so many that could be one; to be asked once a round."""
-        self._drafting += 1
-        if self._drafting <= max(_APART, rounds):
+        self._could_rest += 1
+        if self._could_rest <= max(_APART, rounds):
             return False
-        self._drafting = 0
+        self._could_rest = 0
         return True
 
     def learn(self, drafter: str, factor: float) -> bool:
@@ -39,18 +47,30 @@ class Stretch:
             factor: its seconds, measured over expected.
 
         Returns:
-            Whether it and the round before make a pair.
+            Whether something else is known now.
         """
-        before, self._last = self._last, (drafter, factor)
-        if before is None or (before[0] == "") == (drafter == ""):
+        before, in_a_row, its_factor = self._drafter, self._in_a_row, self._factor
+        self._in_a_row = 1 + (in_a_row if drafter == before else 0)
+        self._drafter, self._factor = drafter, factor
+        if drafter or not before or in_a_row < 2:
+            return self._fade()
+        self._pairs.setdefault(before, deque(maxlen=_KEPT)).append(its_factor / factor)
+        self._since_pair = 0
+        return True
+
+    def _fade(self) -> bool:
+        self._since_pair += 1
+        if self._since_pair <= _FADES or not any(self._pairs.values()):
             return False
-        drafting, plain = (self._last, before) if drafter else (before, self._last)
-        self._pairs.setdefault(drafting[0], deque(maxlen=_KEPT)).append(drafting[1] / plain[1])
+        self._since_pair = 0
+        for pairs in self._pairs.values():
+            if pairs:
+                pairs.popleft()
         return True
 
     def skip(self) -> None:
         """A round that tells nothing came between."""
-        self._last = None
+        self._drafter, self._in_a_row = "", 0
 
     def known(self, drafter: str) -> bool:
         """Whether there are enough pairs."""
