@@ -37,7 +37,7 @@ def _routes(news: News) -> list[BaseRoute]:
     ]
 
 
-def launch_options(address: str, port: int, news: News | None = None) -> dict[str, Any]:
+def launch_options(address: str, port: int, news: News) -> dict[str, Any]:
     """Arguments of `Blocks.launch`: local unless told otherwise, offline, nothing recorded or sent anywhere.
 
     ``news`` is what the page was built with.
@@ -60,7 +60,7 @@ def launch_options(address: str, port: int, news: News | None = None) -> dict[st
         "css": page_css(),
         "head": page_head(),
         "app_kwargs": {
-            "routes": _routes(news or News()),
+            "routes": _routes(news),
             "middleware": [Middleware(OnlyNamed)],
             "docs_url": None,
             "redoc_url": None,
@@ -81,7 +81,7 @@ def _port_is_free(address: str, port: int) -> bool:
     return True
 
 
-def serve(demo: gr.Blocks, host: SessionHost, settings: Settings, news: News | None = None) -> None:
+def serve(demo: gr.Blocks, host: SessionHost, settings: Settings, news: News) -> None:
     """Serve the page, then open the session in the background, until interrupted.
 
     In this order: Gradio gives its server five seconds to start, and a model that is being loaded may take them all.

@@ -129,7 +129,7 @@ class BackOff:
         if requests < 2:
             return  # the text of a seed must not depend on the clock
         size = _size_of(requests)
-        stretch = self._stretches.setdefault(size, Stretch())
+        stretch = self._stretch_of(size)
         if size != self._last_size:  # what this size had before is not the round before
             self._last_size = size
             stretch.skip()
@@ -138,12 +138,15 @@ class BackOff:
         elif stretch.learn(next(iter(drafters), ""), factor):
             self._weighed = None
 
+    def _stretch_of(self, size: int) -> Stretch:
+        return self._stretches.setdefault(size, Stretch())
+
     def _compares(self, wishes: Sequence[Wish], gains: Mapping[int, float]) -> bool:
         """Whether this batch, which has drafts that pay, is to do without them for one round."""
         gain = max(gains.values(), default=1.0)
         if len(wishes) < 2 or len(gains) < len(wishes) or not 1 <= gain < MOST:
             return False  # beyond, no correction could make it less than 1
-        stretch = self._stretches.setdefault(_size_of(len(wishes)), Stretch())
+        stretch = self._stretch_of(_size_of(len(wishes)))
         known = all(stretch.known(wish.drafter) for wish in wishes)
         loss = gain - 1 if known else (gain - 1) / _SOONER
         return stretch.is_due(self.rule.rounds_until_next(loss))
@@ -152,7 +155,7 @@ class BackOff:
         self, owners: Sequence[object], wishes: Sequence[Wish], judged: Sequence[int], curve: StepCurve
     ) -> _Weighed:
         places = {index: self._place(owners[index], wishes[index], len(wishes)) for index in judged}
-        stretch = self._stretches.get(_size_of(len(wishes))) if len(wishes) > 1 else None
+        stretch = self._stretch_of(_size_of(len(wishes))) if len(wishes) > 1 else None
         batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve, stretch)
         gains = batch.gains([index for index in judged if places[index][1].known])
         return _Weighed([ref(owner) for owner in owners], list(wishes), curve, places, gains)

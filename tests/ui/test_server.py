@@ -19,6 +19,7 @@ from tests.ui.pages import free_port, in_a_loop, served
 from ui import panels
 from ui.endpoints import NAMES
 from ui.host import SessionHost
+from ui.news import News
 from ui.page import build_page
 from ui.server import launch_options, serve
 from ui.settings import Settings, read_settings
@@ -63,9 +64,9 @@ def test_a_taken_port_is_told_with_the_way_out():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        host = SessionHost(lambda _: FakeSession(), "fake")
+        host, news = SessionHost(lambda _: FakeSession(), "fake"), News()
         with pytest.raises(SystemExit, match=rf"Port {port}.*--port {port + 1}"):
-            serve(in_a_loop(lambda: build_page(host)), host, Settings(port=port))
+            serve(in_a_loop(lambda: build_page(host, news)), host, Settings(port=port), news)
     assert host.state.stage == "starting"
 
 
@@ -91,12 +92,12 @@ def test_the_page_is_served_before_the_model_is_loaded():
         opened.set()
         return FakeSession()
 
-    serve(Recorded(order, opened), SessionHost(opener, "fake"), Settings(port=free_port()))
+    serve(Recorded(order, opened), SessionHost(opener, "fake"), Settings(port=free_port()), News())
     assert order == ["page", "model"]
 
 
 def test_doors_that_the_page_does_not_need_are_closed():
-    options = launch_options("127.0.0.1", 7860)
+    options = launch_options("127.0.0.1", 7860, News())
     assert not any(options[name] for name in ("share", "ssr_mode", "run_history", "enable_monitoring", "mcp_server"))
     assert "allowed_paths" not in options
 
@@ -139,6 +140,7 @@ def test_panels_are_constant_and_scripts_never_write_markup():
 OPENER = """
 import sys, time
 from ui.host import SessionHost
+from ui.news import News
 from ui.page import build_page
 from ui.server import serve
 from ui.settings import Settings
@@ -150,7 +152,8 @@ def opener(progress):
     time.sleep(60)
 
 host = SessionHost(opener, "slow")
-serve(build_page(host), host, Settings(port=int(sys.argv[1])))
+news = News()
+serve(build_page(host, news), host, Settings(port=int(sys.argv[1])), news)
 """
 
 
