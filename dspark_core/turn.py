@@ -27,6 +27,8 @@ from dspark_core.text import TokenText
 from dspark_core.verification import Case, Judged
 from dspark_core.verify import Verdict
 
+_NOT_JUDGED = Judgement()
+
 
 class Turn:
     """Filled in by the decode loop, phase by phase; `report` reads it when the round is over.
@@ -36,6 +38,8 @@ class Turn:
         schedule: read once, so that the whole round obeys one schedule.
         anchor: x_0.
         judgement: whether it drafts.
+        room: how many drafts the text has room for, beside the target's own token.
+        wanted: how many tokens it would draft, as far as that is known before drafting.
         count: how many tokens to draft.
         ask, drafted, block, plan, output, case, judged, committed, observation, event: what the phases made.
         inspection: what `inspect` made, where the request asks for it; else None.
@@ -56,19 +60,11 @@ class Turn:
         self.answer = answer
         self.schedule = answer.schedule
         self.anchor = answer.anchor
-        self.judge(Judgement())
+        self.room = answer.tokens_left - 1
+        count = min(answer.drafter.num_draft_tokens, self.room)
+        self.wanted = min(count, self.schedule.l_max) if self.schedule.stop_early else count
+        self.judgement, self.count = _NOT_JUDGED, self.wanted
         self.inspection: Inspection | None = None
-
-    @property
-    def room(self) -> int:
-        """How many drafts the text has room for, beside the target's own token."""
-        return self.answer.tokens_left - 1
-
-    @property
-    def wanted(self) -> int:
-        """How many tokens it would draft, as far as that is known before drafting."""
-        count = min(self.answer.drafter.num_draft_tokens, self.room)
-        return min(count, self.schedule.l_max) if self.schedule.stop_early else count
 
     def judge(self, judgement: Judgement) -> None:
         """Draft what is wanted, or as much of it as is worth it, or rest."""

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 from dspark_core.params import ScheduleParams
-from dspark_core.scheduling.evidence import BackOffRule, Evidence, Means, Memory, Record
+from dspark_core.scheduling.evidence import NOTHING_SEEN, BackOffRule, Means, Memory, Record
 from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.scheduling.stretch import MOST, Stretch
 
@@ -90,8 +90,7 @@ class BackOff:
         self.rule = rule or BackOffRule()
         self._records: WeakKeyDictionary[object, Record] = WeakKeyDictionary()
         self._memories: OrderedDict[tuple[str, ScheduleParams, int], Memory] = OrderedDict()
-        self._weighed: _Weighed | None = None  # the last batch; None once somebody has drafted since
-        self._learning: WeakKeyDictionary[object, Memory] = WeakKeyDictionary()  # the batch's, of the last judgement
+        self._found: dict[tuple[int, frozenset[tuple[_Kind, int]]], _Found] = {}  # since somebody has drafted
         self._stretches: dict[int, Stretch] = {}  # by the size of the batch
         self._last_size = 0  # of the last round's batch
         self._now = 0
@@ -103,9 +102,7 @@ class BackOff:
         if curve is None or not judged:
             return judgements
         self._now += 1
-        if self._weighed is None or not self._weighed.of(owners, wishes, curve):
-            self._weighed = self._weigh(owners, wishes, judged, curve)
-        places, gains = self._weighed.places, self._weighed.gains
+        places, gains = self._weigh(owners, wishes, curve)
         if len(judged) == len(wishes) and self._compares(wishes, gains):
             return [Judgement(gains[index], 1, _COMPARING) for index in judged]
         for memory in {id(memory): memory for _, memory in places.values()}.values():
@@ -115,12 +112,12 @@ class BackOff:
             trying = 1 if resting and memory.wait == 0 else 0  # it drafts all the same
             if trying:
                 memory.pace(gains[resting[0]])
-            resting = resting[trying:]
-            for index in members:
-                if index not in resting:
-                    judgements[index] = self._draft(*places[index], wishes[index], gains.get(index))
-            for ahead, index in enumerate(resting):
-                judgements[index] = self._rest(memory, gains[index], ahead, alone=len(wishes) == 1)
+            at_rest = resting[trying:]
+            for index in set(members).difference(at_rest):
+                judgements[index] = self._draft(*places[index], wishes[index], gains.get(index))
+            whose = f"over {_counted(round(memory.seen.rounds))}{' of all requests' if len(wishes) > 1 else ''}"
+            for ahead, index in enumerate(at_rest):
+                judgements[index] = self._rest(memory, gains[index], ahead, whose)
             memory.wait = max(0, memory.wait - 1)
         return judgements
 
@@ -136,7 +133,7 @@ class BackOff:
         if len(drafters) > 1:
             stretch.skip()
         elif stretch.learn(next(iter(drafters), ""), factor):
-            self._weighed = None
+            self._found.clear()
 
     def _stretch_of(self, size: int) -> Stretch:
         return self._stretches.setdefault(size, Stretch())
@@ -152,22 +149,39 @@ class BackOff:
         return stretch.is_due(self.rule.rounds_until_next(loss))
 
     def _weigh(
-        self, owners: Sequence[object], wishes: Sequence[Wish], judged: Sequence[int], curve: StepCurve
-    ) -> _Weighed:
-        places = {index: self._place(owners[index], wishes[index], len(wishes)) for index in judged}
-        stretch = self._stretch_of(_size_of(len(wishes))) if len(wishes) > 1 else None
-        batch = _Batch(wishes, {index: self._means(*place) for index, place in places.items()}, curve, stretch)
-        gains = batch.gains([index for index in judged if places[index][1].known])
-        return _Weighed([ref(owner) for owner in owners], list(wishes), curve, places, gains)
+        self, owners: Sequence[object], wishes: Sequence[Wish], curve: StepCurve
+    ) -> tuple[dict[int, tuple[Record, Memory]], dict[int, float]]:
+        """Of each that is judged, whose evidence counts, and its gain where enough has been seen.
+
+        Asked for all requests of every round. Full batches change with each round, and are alike: equals are counted.
+        """
+        shared: dict[tuple[str, int], Memory] = {}  # schedules by identity: hashing them for all takes too long
+        places: dict[int, tuple[Record, Memory]] = {}
+        kinds: dict[_Kind, list[int]] = {}
+        for index, (owner, wish) in enumerate(zip(owners, wishes, strict=True)):
+            kind: _Kind = (wish.drafter, wish.drafts) if wish.drafts else None
+            if wish.may_rest and wish.drafts:
+                record, memory = places[index] = self._place(owner, wish, len(wishes), shared)
+                kind = wish.drafter, record if record.seen.rounds else memory
+            kinds.setdefault(kind, []).append(index)
+        key = id(curve), frozenset((kind, len(members)) for kind, members in kinds.items())
+        found = self._found.get(key)
+        if found is None or found.curve is not curve:
+            stretch = self._stretch_of(_size_of(len(wishes))) if len(wishes) > 1 else None
+            batch = _Batch(wishes, self._means(places), curve, stretch)
+            gains = batch.gains([index for index, (_, memory) in places.items() if memory.known])
+            found = _Found(curve, {kind: [gains.get(index) for index in members] for kind, members in kinds.items()})
+            self._found[key] = found
+        each = ((index, gain) for kind in kinds for index, gain in zip(kinds[kind], found.gains[kind], strict=True))
+        return places, {index: gain for index, gain in each if gain is not None}
 
     def learn(self, owner: object, drafted: int, verify_len: int, num_accepted: int) -> None:
         """What became of the drafts of a round that began with `judge`; rounds without drafting teach nothing."""
-        self._weighed = None
+        self._found.clear()
         record = self._record_of(owner)
         record.learn(drafted, verify_len, num_accepted)
-        memory = self._learning.get(owner, record)
-        if memory is not record:
-            memory.learn(drafted, verify_len, num_accepted)
+        if record.shared is not None:
+            record.shared.learn(drafted, verify_len, num_accepted)
 
     def _record_of(self, owner: object) -> Record:
         record = self._records.get(owner)
@@ -175,12 +189,21 @@ class BackOff:
             record = self._records[owner] = Record(self.rule, self._now)
         return record
 
-    def _place(self, owner: object, wish: Wish, requests: int) -> tuple[Record, Memory]:
+    def _place(
+        self, owner: object, wish: Wish, requests: int, shared: dict[tuple[str, int], Memory]
+    ) -> tuple[Record, Memory]:
         """The request's own record, and whose evidence it shares: its own where it is alone."""
         record = self._record_of(owner)
-        record.keep_to(wish.drafter, wish.schedule, requests)
-        memory = self._memory_of(wish, requests) if requests > 1 else record
-        self._learning[owner] = memory
+        if record.keep_to(wish.drafter, wish.schedule, requests):
+            self._found.clear()
+        if requests == 1:
+            record.shared = None
+            return record, record
+        key = wish.drafter, id(wish.schedule)
+        memory = shared.get(key)
+        if memory is None:
+            memory = shared[key] = self._memory_of(wish, requests)
+        record.shared = memory
         return record, memory
 
     def _memory_of(self, wish: Wish, requests: int) -> Memory:
@@ -197,43 +220,46 @@ class BackOff:
         self._memories.move_to_end(key)
         return memory
 
-    def _means(self, record: Record, memory: Memory) -> Means | None:
-        others = Evidence() if memory is record else memory.seen
+    def _means(self, places: Mapping[int, tuple[Record, Memory]]) -> dict[int, Means | None]:
+        """Of each; those that have not drafted yet share their batch's."""
+        newcomers: dict[int, Means | None] = {}
+        means: dict[int, Means | None] = {}
+        for index, (record, memory) in places.items():
+            if record.seen.rounds or memory is record:
+                means[index] = self._means_of(record, memory)
+            else:
+                if id(memory) not in newcomers:
+                    newcomers[id(memory)] = self._means_of(record, memory)
+                means[index] = newcomers[id(memory)]
+        return means
+
+    def _means_of(self, record: Record, memory: Memory) -> Means | None:
+        others = NOTHING_SEEN if memory is record else memory.seen
         return record.seen.leaning_on(others, self.rule.doubt)
 
-    def _rest(self, memory: Memory, gain: float, ahead: int, *, alone: bool) -> Judgement:
+    def _rest(self, memory: Memory, gain: float, ahead: int, whose: str) -> Judgement:
         rest = memory.wait * (1 + ahead)
-        whose = "" if alone else " of all requests"
-        reason = (
-            f"resting from drafts: gain {gain:.2f} over {_counted(round(memory.seen.rounds))}{whose}; "
-            f"tries again in {_counted(rest)}"
-        )
-        return Judgement(gain, rest, reason)
+        return Judgement(gain, rest, f"resting from drafts: gain {gain:.2f} {whose}; tries again in {_counted(rest)}")
 
     def _draft(self, record: Record, memory: Memory, wish: Wish, gain: float | None) -> Judgement:
         record.drafted_at = self._now
         lengths = [length for length in (record.longest, memory.longest) if length is not None]
         most = 2 * max(lengths) + 2 if lengths and wish.may_shorten else None
-        means = self._means(record, memory)
+        means = self._means_of(record, memory)
         expected = None if means is None or not memory.known else means.drafted
         return Judgement(gain, most=most, expected=expected)
 
 
+# What a gain depends on of one request, as long as nobody learns: those that have not drafted yet are alike.
+_Kind = tuple[str, Memory] | tuple[str, int] | None
+
+
 @dataclass(frozen=True, slots=True)
-class _Weighed:
-    """A batch and what was found: while all of it rests, nothing is learnt and round after round finds the same."""
+class _Found:
+    """The gains of each kind of request in a batch, in the requests' order; None where too little has been seen."""
 
-    owners: list[ref[object]]
-    wishes: list[Wish]
     curve: StepCurve
-    places: dict[int, tuple[Record, Memory]]
-    gains: dict[int, float]
-
-    def of(self, owners: Sequence[object], wishes: Sequence[Wish], curve: StepCurve) -> bool:
-        """Whether it is this batch."""
-        if curve is not self.curve or len(owners) != len(self.owners):
-            return False
-        return all(known() is owner for known, owner in zip(self.owners, owners, strict=True)) and self.wishes == wishes
+    gains: dict[_Kind, list[float | None]]
 
 
 class _Batch:
@@ -284,31 +310,29 @@ class _Load:
     def __init__(self, curve: StepCurve, stretch: Stretch | None, requests: int) -> None:
         self._curve = curve
         self._stretch = stretch
+        self._stretched = 1.0
         self._expected = self.tokens = float(requests)
         self._drafts: dict[str, tuple[int, float]] = {}  # requests, and drafts of all of them
+        self._seconds: dict[str, float] = {}  # that these take
 
     def add(self, drafter: str, means: Means) -> None:
         self._expected += means.accepted
         self.tokens += means.verified
         requests, drafts = self._drafts.get(drafter, (0, 0.0))
-        self._drafts[drafter] = (requests + 1, drafts + means.drafted)
+        if not requests and self._stretch is not None:
+            stretched = self._stretch.of(drafter)
+            self._stretched = max(self._stretched, stretched) if self._drafts else stretched
+        requests, drafts = self._drafts[drafter] = (requests + 1, drafts + means.drafted)
+        self._seconds[drafter] = self._curve.drafting_of(drafter, requests, max(1.0, drafts / requests))
 
     def throughput(self) -> float:
         """Θ."""
-        seconds = self._curve.seconds(round(self.tokens)) + sum(self._seconds().values())
-        if self._stretch is not None and self._drafts:
-            seconds *= max(self._stretch.of(name) for name in self._drafts)
-        return self._expected / seconds
+        seconds = self._curve.seconds(round(self.tokens)) + sum(self._seconds.values())
+        return self._expected / (self._stretched * seconds)
 
     def drafting_shares(self) -> dict[str, float]:
         """By drafter, the seconds of each draft."""
-        return {name: taken / max(1.0, self._drafts[name][1]) for name, taken in self._seconds().items()}
-
-    def _seconds(self) -> dict[str, float]:
-        return {
-            name: self._curve.drafting_of(name, requests, max(1.0, drafts / requests))
-            for name, (requests, drafts) in self._drafts.items()
-        }
+        return {name: taken / max(1.0, self._drafts[name][1]) for name, taken in self._seconds.items()}
 
 
 def _size_of(requests: int) -> int:

@@ -87,6 +87,9 @@ class Evidence:
         return Means(min(accepted + doubt * error, verified), verified, drafted)
 
 
+NOTHING_SEEN = Evidence()
+
+
 class Memory:
     """Drafting rounds that fade, and when drafts that do not pay are tried again.
 
@@ -99,7 +102,7 @@ class Memory:
         self._rule = rule
         self._keep = 1 - 1 / window
         self._lengths: deque[int] = deque(maxlen=_LOOKED_BACK)
-        self.seen = seen or Evidence()
+        self.seen = seen or NOTHING_SEEN
         self.wait = 0
 
     @property
@@ -130,19 +133,27 @@ class Record(Memory):
 
     Attributes:
         drafted_at: the judgement, of all that `BackOff` made, in which it drafted last, or first took part.
+        shared: what it shares with its batch, as of the last judgement; None where it is alone.
     """
 
     def __init__(self, rule: BackOffRule, now: int) -> None:
         super().__init__(rule, rule.window)
         self.drafted_at = now
+        self.shared: Memory | None = None
         self._batch = 0
         self._way: tuple[str, ScheduleParams] | None = None
 
-    def keep_to(self, drafter: str, schedule: ScheduleParams, batch: int) -> None:
-        """Forget what was seen of another drafter or schedule, or among under half or over twice as many requests."""
+    def keep_to(self, drafter: str, schedule: ScheduleParams, batch: int) -> bool:
+        """Forget what was seen of another drafter or schedule, or among under half or over twice as many requests.
+
+        Returns:
+            Whether there was anything to forget.
+        """
         same = self._way == (drafter, schedule)
         if same and self._batch <= 2 * batch and batch <= 2 * self._batch:
-            return
+            return False
+        forgotten = self.seen is not NOTHING_SEEN
         self._way, self._batch = (drafter, schedule), batch
-        self.seen, self.wait = Evidence(), 0
+        self.seen, self.wait = NOTHING_SEEN, 0
         self._lengths.clear()
+        return forgotten

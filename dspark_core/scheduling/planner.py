@@ -14,7 +14,7 @@ from dspark_core.events import LoadSample
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.back_off import BackOff, Judgement, Wish
 from dspark_core.scheduling.policies import LAB_POLICIES, POLICIES, policy_named
-from dspark_core.scheduling.policy import DraftView, Plan, RoundView, SchedulerPolicy, curve_for
+from dspark_core.scheduling.policy import DraftView, Plan, RoundView, SchedulerPolicy, curve_for, without_drafts
 from dspark_core.scheduling.prefix import PrefixPolicy
 from dspark_core.scheduling.step_curve import StepCurve
 
@@ -59,7 +59,11 @@ class Planner:
             owners: as in `plan`.
             drafting: of each, its drafter's name, the drafts that it would draw, and its schedule.
         """
-        wishes = [Wish(*each, self._may_rest(each[2]), _may_shorten(each[2])) for each in drafting]
+        may: dict[int, tuple[bool, bool]] = {}  # by schedule: most requests of a batch have the same one
+        for _, _, schedule in drafting:
+            if id(schedule) not in may:
+                may[id(schedule)] = self._may_rest(schedule), _may_shorten(schedule)
+        wishes = [Wish(*each, *may[id(each[2])]) for each in drafting]
         return self._back_off.judge(owners, wishes, self._curve_among(len(owners)))
 
     def learn(self, owner: object, verify_len: int, num_accepted: int) -> None:
@@ -132,12 +136,11 @@ class Planner:
             views: what was drafted.
             around: the round.
         """
-        if all(view.resting for view in views):  # most rounds of a full batch: there is nothing to weigh
-            self._drafted.update((owner, 0) for owner in owners)
-            return [Plan(0, view.resting) for view in views]
-        seen = [
-            view.after(self._earlier(owner, view.schedule.policy)) for owner, view in zip(owners, views, strict=True)
-        ]
+        nothing = _nothing_to_weigh(views)
+        if nothing is not None:  # most rounds of a full batch
+            self._drafted.clear()
+            return nothing
+        seen = [self._with_past(owner, view) for owner, view in zip(owners, views, strict=True)]
         for owner, view in zip(owners, seen, strict=True):
             self._drafted[owner] = view.num_drafted
         plans: list[Plan | Exception] = [RuntimeError("not planned")] * len(seen)
@@ -158,12 +161,25 @@ class Planner:
             past.append((view.schedule.policy, view.survivals))
         return plans
 
-    def _earlier(self, owner: object, policy: str) -> tuple[float, ...] | None:
+    def _with_past(self, owner: object, view: DraftView) -> DraftView:
         past = self._past.get(owner)
         # Under another policy drafting may have stopped early: what it left tells too little.
-        if past is None or len(past) < LAG or any(name != policy for name, _ in past):
+        if past is None or len(past) < LAG or any(name != view.schedule.policy for name, _ in past):
+            return view
+        return view.after(past[0][1])
+
+
+def _nothing_to_weigh(views: Sequence[DraftView]) -> list[Plan | Exception] | None:
+    """The plans of a round in which nobody has drafts or a confidence, the same by every policy; else None."""
+    plans: list[Plan | Exception] = []
+    for view in views:
+        if view.num_drafted or view.confidences:
             return None
-        return past[0][1]
+        plan = without_drafts(view)
+        if plan is None:
+            return None
+        plans.append(plan)
+    return plans
 
 
 def _may_shorten(schedule: ScheduleParams) -> bool:

@@ -25,6 +25,7 @@ class Stretch:
 
     def __init__(self) -> None:
         self._pairs: dict[str, deque[float]] = {}
+        self._medians: dict[str, float] = {}  # asked for far more often than there is a new pair
         self._drafter = ""  # of the last round
         self._factor = 1.0
         self._in_a_row = 0  # rounds with drafts of this drafter, up to the last one
@@ -56,6 +57,7 @@ class Stretch:
             return self._fade()
         self._pairs.setdefault(before, deque(maxlen=_KEPT)).append(its_factor / factor)
         self._since_pair = 0
+        self._medians.clear()
         return True
 
     def _fade(self) -> bool:
@@ -63,6 +65,7 @@ class Stretch:
         if self._since_pair <= _FADES or not any(self._pairs.values()):
             return False
         self._since_pair = 0
+        self._medians.clear()
         for pairs in self._pairs.values():
             if pairs:
                 pairs.popleft()
@@ -80,4 +83,6 @@ class Stretch:
         """By how much the expected seconds of rounds with this drafter are to be multiplied, those without being 1."""
         if not self.known(drafter):
             return 1.0
-        return min(MOST, max(1 / MOST, median(self._pairs[drafter])))
+        if drafter not in self._medians:
+            self._medians[drafter] = median(self._pairs[drafter])
+        return min(MOST, max(1 / MOST, self._medians[drafter]))
