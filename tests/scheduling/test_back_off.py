@@ -1,6 +1,7 @@
 """Back-off: by hand, its words, what ends a rest, and that requests are weighed together."""
 
 import gc
+import random
 from dataclasses import replace
 
 import pytest
@@ -229,3 +230,43 @@ def test_the_records_of_a_request_go_with_it():
     batch.owners.clear()
     gc.collect()
     assert len(batch.back_off._records) == 0
+
+
+class _Forgetful(BackOff):
+    """Weighs every batch anew."""
+
+    def judge(self, owners, wishes, curve):
+        self._found.clear()
+        return super().judge(owners, wishes, curve)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_batch_that_was_weighed_before_is_judged_as_if_for_the_first_time(seed):
+    """Requests come and go, end soon, must draft, change their schedule; equals are weighed once in `BackOff`."""
+    draw = random.Random(seed)
+    rule = replace(RULE, longest=20)
+    both = BackOff(rule), _Forgetful(rule)
+    curve = costs([1 + 0.1 * tokens for tokens in range(64)], [0.2 * requests for requests in range(1, 9)])
+    others = replace(PREFIX, l_max=2), replace(PREFIX, threshold=0.5)
+    owners, wishes, rested = [], [], 0
+    for _ in range(200):
+        if owners and draw.random() < 0.2:
+            gone = draw.randrange(len(owners))
+            del owners[gone], wishes[gone]
+        while len(owners) < 2 or (len(owners) < 8 and draw.random() < 0.2):
+            owners.append(Owner())
+            wishes.append(draw.choice([WISH, WISH, WISH, replace(WISH, may_rest=False), replace(WISH, drafts=0)]))
+        if draw.random() < 0.1:
+            changed = draw.randrange(len(wishes))
+            wishes[changed] = replace(wishes[changed], schedule=draw.choice([PREFIX, *others]))
+        ends = draw.randrange(len(wishes))
+        now = [replace(wish, drafts=0) if index == ends else wish for index, wish in enumerate(wishes)]
+        judged, again = (each.judge(owners, now, curve) for each in both)
+        assert judged == again
+        kept = [draw.choice([0, 0, 0, 1]) for _ in owners]
+        for back_off in both:
+            for owner, judgement, wish, accepted in zip(owners, judged, now, kept, strict=True):
+                if wish.drafts and not judgement.rest:
+                    back_off.learn(owner, wish.drafts, 1, accepted)
+        rested += sum(judgement.rest > 0 for judgement in judged)
+    assert rested > 100
