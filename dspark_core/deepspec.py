@@ -39,7 +39,7 @@ from dspark_core.target.weights import load_tensors
 
 HEADS = ("vanilla", "gated", "rnn")
 _DTYPE = "bfloat16"
-_COPY_HEAD = "copy_head."
+_OUR_HEADS = ("copy_head.", "law_confidence.")
 _NOT_THE_DRAFTERS = (  # keys of the target's config by which a loader would compute something else, or run code
     "attn_logit_softcapping",
     "auto_map",
@@ -86,10 +86,10 @@ def write_deepspec(source: Path, target: Path, out: Path) -> list[str]:
     check_layout(source)
     loaded = load_drafter(source, dtype=torch.bfloat16)
     embed_tokens, lm_head = _tables(loaded, target)
-    own = {name: value for name, value in loaded.modules.state_dict().items() if not name.startswith(_COPY_HEAD)}
+    own = {name: value for name, value in loaded.modules.state_dict().items() if not name.startswith(_OUR_HEADS)}
     tensors = {**own, EMBED_NAME: embed_tokens, HEAD_NAME: lm_head}
     whole = replace(loaded.config, embed_tokens_from_target=False, lm_head_from_target=False, dtype=_DTYPE)
-    config = replace(whole, copy_longest=0)
+    config = replace(whole, copy_longest=0, confidence_reads_law=False)
     check_tensors(tensors, expected_shapes(config), source.name)
     values = read_object(target / CONFIG_NAME, ModelUnavailableError, way_to_repair(target))
     with new_folder(out) as folder:
@@ -101,6 +101,11 @@ def write_deepspec(source: Path, target: Path, out: Path) -> list[str]:
         notes.append(
             "The copy head was left out: it is this program's own, and DeepSpec's layout has no place for it. Drafts "
             "from the exported files are accepted less often where a text repeats itself."
+        )
+    if loaded.config.confidence_reads_law:
+        notes.append(
+            "Here the confidences also heed how sure each draft's law is; that is this program's own and was left out. "
+            "The exported files have the head's own confidences, which tell good drafts from bad ones less well."
         )
     if loaded.config.dtype != _DTYPE:
         notes.append(f"The weights were {loaded.config.dtype} and are rounded to {_DTYPE}, the published files' type.")
@@ -155,8 +160,11 @@ def _keep_beside(source: Path, folder: Path, config: DraftConfig) -> list[str]:
             f"{vocabulary.FILE_NAME} is kept beside the weights, where this program reads it."
         )
     calibration, fault = calibrations.read_calibration(source, config.block_size)
-    if calibration is not None and config.copy_longest:
-        notes.append("The calibration was left out: it was fitted to what is accepted with the copy head.")
+    if calibration is not None and (config.copy_longest or config.confidence_reads_law):
+        notes.append(
+            "The calibration was left out: it was fitted with what the layout has no place for (the copy head, or "
+            "confidences that heed their draft's law)."
+        )
     elif calibration is not None:
         mine = replace(calibration, weights_sha256=calibrations.weights_sha256(folder))
         calibrations.write_calibration(folder / calibrations.FILE_NAME, mine)

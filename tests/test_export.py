@@ -258,6 +258,14 @@ def test_a_copy_head_is_left_out_and_told(target, tmp_path):
     assert read_config(tmp_path / "out").copy_longest == 0
 
 
+def test_that_confidences_heed_the_law_is_left_out_and_told(target, tmp_path):
+    source = save_source(tmp_path / "source", compact=False, confidence_reads_law=True)
+    notes = write_deepspec(source, target, tmp_path / "out")
+    assert [note for note in notes if "the head's own confidences" in note]
+    assert not [name for name in load_file(tmp_path / "out" / "model.safetensors") if "law" in name]
+    assert not read_config(tmp_path / "out").confidence_reads_law
+
+
 def test_rounding_to_bfloat16_is_told(target, tmp_path):
     source = save_source(tmp_path / "source", compact=False, dtype="float32")
     assert write_deepspec(source, target, tmp_path / "out") == [

@@ -193,6 +193,14 @@ def toy_copying_model() -> LoadedDrafter:
     return toy_draft_model(copy_longest=3)
 
 
+def toy_law_model(a: float = 0.8, b: float = 0.6, d: float = -0.2) -> LoadedDrafter:
+    """The random drafter whose confidences heed the law of their draft, by these numbers."""
+    model = toy_draft_model(confidence_reads_law=True)
+    assert model.modules.law_confidence is not None
+    model.modules.law_confidence.weights.copy_(torch.tensor([a, b, d]) / 10)
+    return model
+
+
 def toy_draft_model(
     seed: int = 3,
     markov_rank: int = 4,
@@ -202,6 +210,7 @@ def toy_draft_model(
     vocab_size: int = NUM_TOKENS,
     num_draft_tokens: int = 2,
     copy_longest: int = 0,
+    confidence_reads_law: bool = False,
 ) -> LoadedDrafter:
     """A random drafter for the toy target, float64: DSpark with both heads, or without the Markov head (rank 0)."""
     config = DraftConfig(
@@ -220,6 +229,7 @@ def toy_draft_model(
         markov_head_type=head_type,
         enable_confidence_head=markov_rank > 0,
         copy_longest=copy_longest,
+        confidence_reads_law=confidence_reads_law,
         embed_tokens_from_target=True,
         lm_head_from_target=True,
     )
@@ -343,6 +353,7 @@ def toy_drafters(target: ToyTarget) -> dict[str, Drafter]:
         "dspark-rnn": DSparkDrafter(toy_draft_model(head_type="rnn"), target),
         "dspark-conv": DSparkDrafter(toy_draft_model(head_type="conv"), target),
         "dspark-copy": DSparkDrafter(toy_copying_model(), target),
+        "dspark-law": DSparkDrafter(toy_law_model(), target),
         "dspark-gated": DSparkDrafter(toy_draft_model(head_type="gated"), target),
         "ngram": NgramDrafter(num_draft_tokens=2),
         "lm": LmDrafter(toy_lm(), target, num_draft_tokens=2),

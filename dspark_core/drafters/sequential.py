@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
 
 import torch
 
 from dspark_core.drafters.base import DraftBlock
 from dspark_core.drafters.drawing import Drawing, draw_next, still_drawing, with_bias
 from dspark_core.errors import NumericsError
-from dspark_core.modules.confidence import ConfidenceHead
+from dspark_core.modules.confidence import ConfidenceHead, LawConfidence, log_odds_of_best
 from dspark_core.modules.copy_head import CopyHead
 from dspark_core.modules.drafter import Drafter as DraftModel
 from dspark_core.modules.sequential import MarkovHead
@@ -53,7 +55,7 @@ class SequentialStage:
         self._confidence = None
         if confidence is not None:
             embeddings = markov.markov_w1.weight if markov is not None and reads_markov(model) else None
-            self._confidence = ConfidenceStage(confidence, model.config.hidden_size, embeddings)
+            self._confidence = ConfidenceStage(confidence, model.config.hidden_size, embeddings, model.law_confidence)
 
     @property
     def copies(self) -> bool:
@@ -66,45 +68,91 @@ class SequentialStage:
         rows = hidden.float().cpu() if self._markov is not None else None
         scores = None if self._confidence is None else self._confidence.hidden_scores(hidden)
         gates = None if self._copying is None else self._copying.hidden_gates(hidden)
-        firsts, total = [], 0
-        for drawing in drawings:
-            firsts.append(total)
-            total += drawing.count
-        running, state = list(range(len(drawings))), None
+        # A confidence that reads the law waits for it; any other one spares the law of where drafting stops.
+        early, late = (None, scores) if self._reads_law else (scores, None)
+        still = _Still(drawings)
         for k in range(max((drawing.count for drawing in drawings), default=0)):
-            active = [drawings[i] for i in running]
-            at = [firsts[i] + k for i in running]
-            staying = still_drawing(active, k, lambda j: self._judge(active[j], k, at[j], scores))  # noqa: B023
-            if not staying:
+            still.keep(still_drawing(still.active, k, partial(self._judge, still, k, early)))
+            if not still.active:
                 break
-            if len(staying) < len(running):
-                running, active = [running[j] for j in staying], [active[j] for j in staying]
-                at = [at[j] for j in staying]
-                state = None if state is None else state[staying]
-            logits = head.at(at, [firsts[i] + drawings[i].count for i in running])
-            whole = with_bias(logits, active, self._vocabulary)
+            logits = head.at(still.rows, still.ends)
+            whole = with_bias(logits, still.active, self._vocabulary)
             logits, places = whole.topk(self._candidates)
             logits, places, base = logits.float().cpu(), places.cpu(), None
             copies = None
             if self._copying is not None and gates is not None:
-                copies = self._copying.among(whole, logits, places, active, [gates[row] for row in at])
+                copies = self._copying.among(whole, logits, places, still.active, [gates[row] for row in still.rows])
             if self._markov is not None and rows is not None:
-                bias, state = self._markov.bias([drawing.previous for drawing in active], rows[at], state, places)
+                previous = [drawing.previous for drawing in still.active]
+                bias, still.state = self._markov.bias(previous, rows[still.rows], still.state, places)
                 base, logits = logits, logits + bias
             if copies is not None:
                 base = logits if base is None else base
                 logits = logits + copies
-            draw_next(active, logits, places if self._ids is None else self._ids[places], base=base)
+            if late is not None:
+                odds = log_odds_of_best(logits).tolist()
+                kept = still.keep(still_drawing(still.active, k, partial(self._judge, still, k, late, odds=odds)))
+                if not kept:
+                    break
+                if len(kept) < len(odds):
+                    logits, places, base = logits[kept], places[kept], None if base is None else base[kept]
+            draw_next(still.active, logits, places if self._ids is None else self._ids[places], base=base)
+            still.advance()
         return [drawing.outcome(has_confidence=self._confidence is not None) for drawing in drawings]
 
-    def _judge(self, drawing: Drawing, k: int, row: int, scores: Sequence[float] | None) -> bool:
+    @property
+    def _reads_law(self) -> bool:
+        return self._confidence is not None and self._confidence.law is not None
+
+    def _judge(
+        self,
+        still: _Still,
+        k: int,
+        scores: Sequence[float] | None,
+        place: int,
+        *,
+        odds: Sequence[float] | None = None,
+    ) -> bool:
         if self._confidence is None or scores is None:
             return True
-        logit = self._confidence.logit(scores[row], drawing.previous)
+        drawing = still.active[place]
+        logit = self._confidence.logit(scores[still.rows[place]], drawing.previous)
         if self._copying is not None:
             logit += self._copying.confidence_shift(drawing)
+        if odds is not None:
+            logit = self._confidence.with_law(logit, odds[place])
         temperatures = drawing.temperatures
         return drawing.judge(_sigmoid(logit), _sigmoid(logit if temperatures is None else logit / temperatures[k]))
+
+
+class _Still:
+    """The requests that still draft, in their order.
+
+    Attributes:
+        active: their drawings.
+        rows: where the row of each one's next position stands in h.
+        ends: where each one's rows end.
+        state: the sequential head's, a row for each; None before the first.
+    """
+
+    def __init__(self, drawings: Sequence[Drawing]) -> None:
+        self.active = list(drawings)
+        self.ends = list(accumulate(drawing.count for drawing in drawings))
+        self.rows = [end - drawing.count for end, drawing in zip(self.ends, drawings, strict=True)]
+        self.state: torch.Tensor | None = None
+
+    def keep(self, places: list[int]) -> list[int]:
+        """Only those at these places go on; the places come back."""
+        if len(places) < len(self.active):
+            self.active = [self.active[place] for place in places]
+            self.rows = [self.rows[place] for place in places]
+            self.ends = [self.ends[place] for place in places]
+            self.state = None if self.state is None else self.state[places]
+        return places
+
+    def advance(self) -> None:
+        """Every one's next position."""
+        self.rows = [row + 1 for row in self.rows]
 
 
 class _RowsAhead:
@@ -212,9 +260,14 @@ class ConfidenceStage:
         head: the trained head.
         hidden_size: H.
         embeddings: W1 [V, r], or None when the head was trained without it.
+        law: what the law of x_k itself adds, if anything.
     """
 
-    def __init__(self, head: ConfidenceHead, hidden_size: int, embeddings: torch.Tensor | None) -> None:
+    def __init__(
+        self, head: ConfidenceHead, hidden_size: int, embeddings: torch.Tensor | None, law: LawConfidence | None
+    ) -> None:
+        self.law = law
+        self._law_weights = (0.0, 0.0, 0.0) if law is None else law.numbers()
         weight = head.proj.weight.detach().float()[0]
         self._hidden_weight = weight[:hidden_size]
         self._bias = float(head.proj.bias.detach().float())
@@ -233,6 +286,13 @@ class ConfidenceStage:
         if not math.isfinite(hidden_score + token_score):
             raise NumericsError("The drafter's confidence is not a finite number; its weights are damaged.")
         return hidden_score + token_score
+
+    def with_law(self, logit: float, odds: float) -> float:
+        """The logit with what s_k = ``odds`` says. Raises NumericsError when that is not a finite number."""
+        a, b, d = self._law_weights
+        if not math.isfinite(odds):
+            raise NumericsError("The drafter's logits are not finite numbers; its weights are damaged.")
+        return a * logit + b * odds + d
 
 
 def reads_markov(model: DraftModel) -> bool:

@@ -40,6 +40,7 @@ class DraftConfig:
     id of the embedding's output: no target here gives that yet.
     `block_size` γ: the anchor and γ-1 mask tokens go in, γ predictions come out; the anchor's slot predicts x_1.
     `copy_longest`: longest match that the copy head tells apart; 0 without one (the head is ours alone).
+    `confidence_reads_law`: whether c_k also heeds how sure the law of x_k is (ours alone, see `LawConfidence`).
     `embed_tokens_from_target`, `lm_head_from_target`: that table is not in the file, the target's own is meant.
     """
 
@@ -61,6 +62,7 @@ class DraftConfig:
     markov_head_type: str = "vanilla"
     enable_confidence_head: bool = False
     confidence_head_with_markov: bool = True
+    confidence_reads_law: bool = False
     embed_tokens_from_target: bool = False
     lm_head_from_target: bool = False
     num_anchors: int = 0
@@ -130,6 +132,8 @@ class DraftConfig:
             raise CheckpointError(
                 "Drafter config: confidence_head_with_markov needs markov_rank > 0 (it reads the Markov embedding)."
             )
+        if self.confidence_reads_law and not self.enable_confidence_head:
+            raise CheckpointError("Drafter config: confidence_reads_law needs enable_confidence_head.")
 
     @property
     def confidence_inputs(self) -> int:
@@ -162,6 +166,7 @@ class DraftConfig:
             markov_head_type=fields.text("markov_head_type", "vanilla"),
             enable_confidence_head=fields.flag("enable_confidence_head"),
             confidence_head_with_markov=fields.flag("confidence_head_with_markov"),
+            confidence_reads_law=fields.flag("confidence_reads_law", default=False),
             embed_tokens_from_target=fields.flag("embed_tokens_from_target"),
             lm_head_from_target=fields.flag("lm_head_from_target"),
             num_anchors=fields.whole("num_anchors", 0, default=0),
@@ -204,6 +209,8 @@ class DraftConfig:
             data["markov_head_type"] = self.markov_head_type
         if self.copy_longest:
             data["copy_longest"] = self.copy_longest
+        if self.confidence_reads_law:
+            data["confidence_reads_law"] = True
         return data
 
     def check_fits(self, *, hidden_size: int, vocab_size: int, num_layers: int) -> None:

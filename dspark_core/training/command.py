@@ -92,6 +92,11 @@ def _add_fitting(group: argparse._ArgumentGroup) -> None:
         f"{_SHOWN.copy_longest}, and 0 for DFlash)",
     )
     group.add_argument(
+        "--only-confidence",
+        action="store_true",
+        help="train nothing but how confidences heed the law of their draft; all else stays as --start-from has it",
+    )
+    group.add_argument(
         "--mask-token-id",
         type=int,
         default=_SHOWN.mask_token_id,
@@ -180,6 +185,7 @@ def _settings(args: argparse.Namespace) -> TrainSettings:
         markov_rank=args.markov_rank,
         head_type=args.head,
         copy_longest=_copy_longest(args),
+        only_confidence=args.only_confidence,
         mask_token_id=args.mask_token_id,
         common_tokens=args.common_tokens,
         step_tokens=args.step_tokens,

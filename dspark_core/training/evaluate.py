@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dspark_core.errors import ParameterError
+from dspark_core.modules.confidence import log_odds_of_best
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Batch, collate
 from dspark_core.training.cache import CachedSequence, FeatureCache
@@ -174,5 +175,7 @@ class Evaluator:
             told = drafter.confidence_head(hidden.float(), previous)
             if drafter.copy_head is not None:
                 told = told + drafter.copy_head.confidence_shift(batch.matched[0])
+            if drafter.law_confidence is not None:
+                told = drafter.law_confidence(told, log_odds_of_best(logits))
             confidence = torch.sigmoid(told)
         return accept.cpu(), confidence.cpu()

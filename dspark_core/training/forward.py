@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dspark_core.errors import ParameterError
+from dspark_core.modules.confidence import log_odds_of_best
 from dspark_core.modules.drafter import Drafter
 from dspark_core.training.batch import Batch
 from dspark_core.training.losses import DraftLoss, draft_loss, position_weights
@@ -81,5 +82,7 @@ def batch_draft_loss(drafter: Drafter, embedding: Tensor, lm_head: Tensor, batch
     confidence = drafter.confidence_head(hidden, previous)
     if copying is not None:
         confidence = confidence + copying.confidence_shift(matched)
+    if drafter.law_confidence is not None:  # what it is told of the law is no reason to make the law surer
+        confidence = drafter.law_confidence(confidence, log_odds_of_best(draft_logits.detach()))
     weights = loss_weights(batch, drafter.config.block_size).flatten()[kept]
     return draft_loss(draft_logits, target_logits, candidates.place[labels], confidence, weights)

@@ -65,8 +65,11 @@ class Trainer:
         self.stage_started_s = 0.0
         if drafter.markov_head is not None:
             drafter.markov_head.sparse_gradients = True
+        if settings.only_confidence:
+            for name, parameter in drafter.named_parameters():
+                parameter.requires_grad_(name.startswith("law_confidence."))
         self.optimizers = Optimizers(drafter, settings)
-        self._parameters = list(drafter.parameters())
+        self._parameters = [parameter for parameter in drafter.parameters() if parameter.requires_grad]
         self._pool = ThreadPoolExecutor(settings.workers, initializer=one_thread if settings.workers > 1 else None)
         self._sums: dict[str, float] = {}
         self._summed = 0

@@ -31,6 +31,8 @@ class Optimizers:
         tables: list[Tensor] = []
         others: list[Tensor] = []
         for name, parameter in drafter.named_parameters():
+            if not parameter.requires_grad:
+                continue
             is_matrix = name.startswith(_MATRICES) and parameter.ndim == 2
             (matrices if is_matrix else tables if name.startswith(_TABLES) else others).append(parameter)
         self._muons = [

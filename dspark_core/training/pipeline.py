@@ -38,6 +38,7 @@ _OF_THE_HEAD = (
     "markov_rank",
     "markov_head_type",
     "confidence_head_with_markov",
+    "confidence_reads_law",
     "copy_longest",
 )  # may be begun anew
 RECORD_NAME, LOCK_NAME = "training.json", ".lock"
@@ -82,10 +83,13 @@ class Pipeline:
             mask_token_id=settings.mask_token_id,
             head_type=settings.head_type,
             copy_longest=settings.copy_longest,
+            confidence_reads_law=settings.confidence_reads_law,
         )
         self._start: Drafter | None = None
         if paths.start_from is not None:
             self._start = self._checked_start(paths.start_from)
+        elif settings.only_confidence:
+            raise ParameterError("Only the confidences of a drafter can be trained if there is one: give --start-from.")
 
     @cached_property
     def target(self) -> LlamaTarget:
@@ -180,8 +184,19 @@ class Pipeline:
 
     @cached_property
     def _common(self) -> Tensor:
-        """[C] ids of the draft vocabulary, rising."""
+        """[C] ids of the draft vocabulary, rising: of the commonest tokens, or where the drafts stay, as they were."""
+        if self.settings.only_confidence and self.paths.start_from is not None:
+            vocab_size = self.weights.config.vocab_size
+            kept = read_draft_vocabulary(self.paths.start_from, vocab_size) or range(vocab_size)
+            return torch.tensor(kept, device=self.device)
         return self.commonest(self.settings.common_tokens)
+
+    @cached_property
+    def _core(self) -> Tensor:
+        """[c] ids of the draft vocabulary that every step's loss is over, rising."""
+        count = min(self.settings.common_tokens, max(1, self.settings.step_tokens // 2))
+        commonest = self.commonest(count)
+        return commonest[torch.isin(commonest, self._common)]
 
     def commonest(self, count: int) -> Tensor:
         """[C] ids of the training conversations' commonest tokens, rising."""
@@ -236,7 +251,7 @@ class Pipeline:
             Sampler(cache, sequences, prompt_share=settings.prompt_share, cool_weight=settings.cool_weight),
             self._tables,
             self._common,
-            core=self.commonest(min(settings.common_tokens, max(1, settings.step_tokens // 2))),
+            core=self._core,
             report=self._logged,
             validate=lambda current: self._quick_figures(current, cache),
         )

@@ -46,11 +46,14 @@ _NUMBERS = {
     "validate_s": (0.0, 1e9),
     "held_out_share": (0.0001, 0.9999),
 }
+_FLAGS = {"autocast", "confidence_reads_law", "only_confidence"}
 _MOVABLE = ("hours", "stage1_anchors", "stage2_anchors")
 _BEFORE: dict[str, Any] = {  # what a run did that is older than the setting
+    "confidence_reads_law": False,
     "cool_weight": 1.0,
     "copy_longest": 0,
     "head_type": "vanilla",
+    "only_confidence": False,
     "step_tokens": LARGEST,
 }
 _WAY_OUT = "Give another work folder, or delete this one to begin anew."
@@ -61,7 +64,7 @@ def check_ranges(
 ) -> None:
     """Refuse a setting of another type or outside its range, by name. ParameterError.
 
-    `wholes` and `numbers` name the ranges. Only `hours` may be None; `autocast` is true or false.
+    `wholes` and `numbers` name the ranges. Only `hours` may be None; `_FLAGS` are true or false.
     """
     for ranges, kinds, wanted in ((wholes, (int,), "a whole number"), (numbers, (int, float), "a number")):
         for name, (low, high) in ranges.items():
@@ -70,8 +73,9 @@ def check_ranges(
                 continue
             if type(value) not in kinds or not low <= value <= high:  # NaN is in no range
                 raise ParameterError(f"{name} is {shown(value)}; it must be {wanted} from {low} to {high}.")
-    if type(values["autocast"]) is not bool:
-        raise ParameterError(f"autocast is {shown(values['autocast'])}; it must be true or false.")
+    for name in _FLAGS & values.keys():
+        if type(values[name]) is not bool:
+            raise ParameterError(f"{name} is {shown(values[name])}; it must be true or false.")
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class TrainSettings:
     cores that is twice as fast as two threads inside every operation (each of which waits for the slower one).
     `cool_weight`: how many times more often an answer of temperature 0.3 or less is drawn (greedy chat comes first).
     `copy_longest` is the longest match that a copy head tells apart; 0 leaves that head out.
+    `confidence_reads_law`: whether confidences also heed how sure each draft's law is. `only_confidence` trains nothing
+    but how they do, and leaves all other weights and the draft vocabulary as they were.
     `markov_rank` 0 leaves the sequential head out: the drafter is then DFlash, trained by itself.
     `batch_sequences` and `batch_predictions` are those of one worker.
     `common_tokens` may be drafted; a step's loss is over the labels, the commonest and some others of them,
@@ -106,6 +112,8 @@ class TrainSettings:
     markov_rank: int = 128
     head_type: str = "vanilla"
     copy_longest: int = LONGEST
+    confidence_reads_law: bool = True
+    only_confidence: bool = False
     mask_token_id: int = 4
     common_tokens: int = 8192
     step_tokens: int = 4096
@@ -130,6 +138,11 @@ class TrainSettings:
             raise ParameterError("Nothing to train: both stages have 0 anchors. Give one of them some.")
         if self.head_type not in HEAD_TYPES:
             raise ParameterError(f"head_type is {shown(self.head_type)}; choose one of {', '.join(HEAD_TYPES)}.")
+        if self.only_confidence and not (self.confidence_reads_law and self.stage1_anchors == 0):
+            raise ParameterError(
+                "only_confidence trains how confidences heed the law, in stage 2: it needs confidence_reads_law, and "
+                "stage1_anchors 0."
+            )
         self._check_blocks()
 
     def _check_blocks(self) -> None:

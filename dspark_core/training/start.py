@@ -30,6 +30,7 @@ def draft_config(
     mask_token_id: int,
     head_type: str = "vanilla",
     copy_longest: int = 0,
+    confidence_reads_law: bool = False,
 ) -> DraftConfig:
     """A drafter of the target's own shape, embedding and LM head left with the target.
 
@@ -68,6 +69,7 @@ def draft_config(
         markov_head_type=head_type,
         copy_longest=copy_longest,
         enable_confidence_head=True,
+        confidence_reads_law=confidence_reads_law,
         confidence_head_with_markov=markov_rank > 0,
         embed_tokens_from_target=True,
         lm_head_from_target=True,

@@ -47,7 +47,7 @@ VARIANTS = {
     "prefix-min1": ScheduleParams("prefix", 1, 2),
 }
 DRAFTERS = ["none", "table", "ngram", "dspark", "dflash", "dspark-part", "dspark-gated", "dspark-rnn", "dspark-conv"]
-DRAFTERS += ["dspark-copy"]
+DRAFTERS += ["dspark-copy", "dspark-law"]
 DRAFTERS += ["calibrated", "lm", "lm-part", "lm-padded", "lm-short", "lm-calibrated"]
 FREE = {name: DraftingCurve.of([(1, 1, 1e-9)], source="by hand") for name in DRAFTERS}
 CURVE = StepCurve.of([1, 2, 3], [1.0, 1.35, 1.6], source="by hand").with_drafting(FREE)  # two drafts pay at times only

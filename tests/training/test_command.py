@@ -113,6 +113,25 @@ def test_another_head_and_block_size_begin_anew_on_the_same_layers(folder, capsy
     assert dflash.markov_head is None
 
 
+def test_how_confidences_heed_the_law_is_trained_by_itself(folder, capsys):
+    """From a drafter of other data, so that its draft vocabulary is not this data's."""
+    write_jsonl(folder / "first.jsonl.gz", conversations(30, seed=3))
+    run(options(folder, f"--data={folder / 'first.jsonl.gz'}", "--head=rnn"))
+    more = [f"--work={folder / 'more'}", f"--out={folder / 'second'}", "--head=rnn", "--only-confidence", "--rate=0.1"]
+    with pytest.raises(ParameterError, match="--start-from"):
+        run(options(folder, *more, "--stage1-anchors=0"))
+    run(options(folder, *more, f"--start-from={folder / 'out'}", "--stage1-anchors=0"))
+    first, second = (load_drafter(folder / name).modules.state_dict() for name in ("out", "second"))
+    changed = [name for name in second if not first[name].equal(second[name])]
+    assert changed == ["law_confidence.weights"]
+    vocabularies = [(folder / name / "draft_vocabulary.json").read_text() for name in ("out", "second")]
+    assert vocabularies[0] == vocabularies[1]
+    record = json.loads((folder / "second" / "training.json").read_text())
+    assert record["settings"]["only_confidence"]
+    assert record["optimizers"] == {"others": "AdamW"}
+    assert "begin anew" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options_of_head", [["--head=gated"], ["--head=rnn"], ["--head=conv"], ["--markov-rank=0"]])
 def test_every_head_trains_and_can_be_loaded(folder, options_of_head):
     run(options(folder, *options_of_head))

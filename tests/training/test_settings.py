@@ -32,6 +32,7 @@ WHOLE_OR_NONE = (
 )
 ABOVE_0 = ("hours", "cool_weight", "stage1_rate", "stage2_rate", "table_rate", "clip_norm", "held_out_share")
 FROM_0 = ("stage1_share", "prompt_share", "weight_decay", "checkpoint_s", "validate_s")
+FLAGS = ("autocast", "confidence_reads_law", "only_confidence")
 SHARES = ("stage1_share", "prompt_share", "held_out_share")
 
 
@@ -53,8 +54,21 @@ def test_a_value_that_cannot_train_is_refused_with_its_bounds(name, value):
 
 
 def test_every_number_among_the_settings_is_checked():
-    plain = {f.name for f in fields(TrainSettings)} - {"autocast", "block_lengths", "block_shares", "head_type"}
+    plain = {f.name for f in fields(TrainSettings)} - {"block_lengths", "block_shares", "head_type", *FLAGS}
     assert plain == {*WHOLE, *WHOLE_OR_NONE, *ABOVE_0, *FROM_0}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("value", [1, "true", None])
+def test_a_flag_is_true_or_false(name, value):
+    with pytest.raises(ParameterError, match=f"^{name} is .*; it must be true or false"):
+        tiny_settings(**{name: value})
+
+
+def test_only_what_confidences_heed_is_trained_where_they_heed_something_and_in_stage_2():
+    for more in ({"confidence_reads_law": False, "stage1_anchors": 0}, {"stage1_anchors": 1}):
+        with pytest.raises(ParameterError, match=r"^only_confidence trains"):
+            tiny_settings(only_confidence=True, **more)
 
 
 @pytest.mark.parametrize("name", FROM_0)
