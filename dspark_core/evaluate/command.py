@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dspark_core.admission import MAX_ACTIVE
 from dspark_core.bench.prompts import DEFAULT_SETS, SETS, Prompt, chosen
 from dspark_core.cli import FAILED, INTERRUPTED
 from dspark_core.errors import ParameterError
@@ -72,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-new-tokens", type=int, default=256, metavar="N", help="end a turn after N tokens (%(default)s)"
     )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="answer N prompts side by side, which takes less time and changes no law (%(default)s)",
+    )
     parser.add_argument("--json", action="store_true", help="print the JSON line alone")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write charts there, as PNG files and a HTML page")
     parser.add_argument(
@@ -91,6 +99,8 @@ def run(options: argparse.Namespace) -> int:
     """Measure and report; returns 0, 1 when a prompt failed, 130 when interrupted. Raises the DSparkError family."""
     laws = _laws(options)
     schedule_from(options)
+    if not 1 <= options.at_once <= MAX_ACTIVE:
+        raise ParameterError(f"at-once is {options.at_once}; it must be from 1 to {MAX_ACTIVE}.")
     prompts = _prompts(options)
     _check_outputs(options)
     from dspark_core.evaluate.measure import measure  # torch is slow to import: first the checks that need none
@@ -159,7 +169,7 @@ def _job(
     schedule = schedule_from(options)
     for name in names:  # an unknown drafter, or a policy that it cannot serve, is refused before anything is measured
         session.engine.check(GenerationRequest((0,), laws[0], schedule, name))
-    return Job(prompts, names, laws, schedule, _baseline(options.baseline, names))
+    return Job(prompts, names, laws, schedule, _baseline(options.baseline, names), options.at_once)
 
 
 def _baseline(asked: str | None, names: Sequence[str]) -> str | None:
@@ -198,6 +208,7 @@ def _head(session: Session, options: argparse.Namespace, job: Job) -> dict[str, 
             "temperatures": [temperature_key(law.temperature) for law in job.laws],
             "max_new_tokens": options.max_new_tokens,
             "seed": options.seed,
+            "at_once": job.at_once,
             "prompts": {kind: len(group) for kind, group in job.prompts.items()},
         },
     }

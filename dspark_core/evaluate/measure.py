@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,7 @@ class Job:
         laws: one sampling per temperature; their ``seed`` is that of each set's first turn.
         schedule: what is verified, the same for every drafter.
         baseline: the drafter that the others are compared with, prompt by prompt; None: no comparison.
+        at_once: prompts that are answered side by side, in shared passes: the same law, in less time.
     """
 
     prompts: Mapping[str, Sequence[Prompt]]
@@ -47,6 +49,7 @@ class Job:
     laws: Sequence[SamplingParams]
     schedule: ScheduleParams
     baseline: str | None = None
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,10 @@ class Measured:
 
 
 def measure(session: Session, job: Job, progress: Progress) -> Measured:
-    """Every drafter answers every prompt at every temperature, one answer at a time, after a warm-up left out.
+    """Every drafter answers every prompt at every temperature, ``job.at_once`` answers at a time, after a warm-up.
 
-    The drafter that goes first changes from prompt to prompt, as in ``bench``. Ctrl-C ends the job with what is done.
+    The warm-up is left out. The drafter that goes first changes from prompt to prompt, as in ``bench``. Ctrl-C ends the
+    job with what is done; answers that are under way are finished first.
 
     Raises:
         KeyboardInterrupt: interrupted before the first prompt was done with.
@@ -107,13 +111,29 @@ def measure(session: Session, job: Job, progress: Progress) -> Measured:
     measured = Measured()
     try:
         _warm_up(session, job, progress)
-        for step in _told(list(_steps(job)), progress):
-            _take(session, job, step, measured)
+        _take_all(session, job, measured, progress)
     except KeyboardInterrupt:
         if not measured.outcomes and not measured.failures:
             raise
         measured.partial = True
     return measured
+
+
+def _take_all(session: Session, job: Job, measured: Measured, progress: Progress) -> None:
+    steps = list(_steps(job))
+    with ThreadPoolExecutor(job.at_once) as pool:
+        answers = [pool.submit(_taken, session, job, step) for step in steps]
+        left = deque(zip(steps, answers, strict=True))
+        try:
+            for step in _told(steps, progress):
+                _keep(step, left[0][1].result(), measured)
+                left.popleft()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for step, answer in left:
+                if answer.done() and not answer.cancelled() and answer.exception() is None:
+                    _keep(step, answer.result(), measured)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +187,20 @@ def _warm_up(session: Session, job: Job, progress: Progress) -> None:
             list(_converse(session, job.schedule, drafter, prompt, short))
 
 
-def _take(session: Session, job: Job, step: _Step, measured: Measured) -> None:
+def _taken(session: Session, job: Job, step: _Step) -> Outcome | Failure:
     turns: list[Outcome] = []
     try:
         turns.extend(_converse(session, job.schedule, step.cell.drafter, step.prompt, step.sampling))
     except DSparkError as error:
-        measured.failures.append(Failure(*step.cell, step.number, len(turns) + 1, str(error)))
+        return Failure(*step.cell, step.number, len(turns) + 1, str(error))
+    return Outcome(merge(turn.summary for turn in turns), all_of(turn.confidence for turn in turns))
+
+
+def _keep(step: _Step, taken: Outcome | Failure, measured: Measured) -> None:
+    if isinstance(taken, Failure):
+        measured.failures.append(taken)
     else:
-        measured.outcomes[step.cell][step.number] = Outcome(
-            merge(turn.summary for turn in turns), all_of(turn.confidence for turn in turns)
-        )
+        measured.outcomes[step.cell][step.number] = taken
 
 
 def _converse(

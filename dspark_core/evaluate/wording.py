@@ -42,11 +42,13 @@ def measured_on(report: Mapping[str, Any]) -> str:
     lengths = str(settings["l_max"]) if settings["policy"] == "fixed" else f"{settings['l_min']} to {settings['l_max']}"
     threshold = f" {settings['threshold']}" if settings["policy"] == "threshold" else ""
     partial = "Partial, the run was interrupted. " if report["partial"] else ""
+    at_once = f", {settings['at_once']} answers side by side" if settings["at_once"] > 1 else ""
     prompts = ", ".join(f"{n} {kind}" for kind, n in settings["prompts"].items())
     return (
         f"{partial}Measured on {report['device']}, torch {machine['torch']}, Python {machine['python']}, "
         f"{report['dtype']}, {report['date'][:10]}: {report['model']}, policy {settings['policy']}{threshold}, "
-        f"L {lengths}, {_gammas(settings)}, up to {settings['max_new_tokens']} tokens a turn, seed {settings['seed']}; "
+        f"L {lengths}, {_gammas(settings)}, up to {settings['max_new_tokens']} tokens a turn, seed "
+        f"{settings['seed']}{at_once}; "
         f"prompts: {prompts}."
     )
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -173,7 +174,24 @@ def test_an_interrupt_keeps_the_finished_prompts():
     session = Script({"one": ["aard"], "two": KeyboardInterrupt()})
     measured = measure(session, a_job({"mine": [["one"], ["one", "two"], ["one"]]}), no_progress)
     assert measured.partial
-    assert {n: of.summary.rounds for n, of in measured.outcomes[Cell("dspark", "mine", 0.0)].items()} == {1: 1}
+    finished_ones = measured.outcomes[Cell("dspark", "mine", 0.0)]
+    assert finished_ones[1].summary.rounds == 1
+    assert 2 not in finished_ones
+
+
+def test_prompts_are_answered_side_by_side_with_the_figures_of_one_at_a_time():
+    texts = {"one": ["aard", "rddd"], "two": ["aaaa"], "three": ["aaar"], "four": ["r"]}
+    job = a_job({"chat": [["one"], ["two"]], "code": [["three"], ["four"]]}, ["dspark", "lm"])
+    alone, session = measure(Script(texts), job, no_progress), Script(texts)
+    meeting, submit = threading.Barrier(4), session.submit
+
+    def together(request):
+        if len(session.submitted) >= len(job.drafters):  # after the warm-up
+            meeting.wait(timeout=60)  # breaks unless four answers are asked for at once
+        return submit(request)
+
+    session.submit = together
+    assert results(job, measure(session, replace(job, at_once=4), no_progress)) == results(job, alone)
 
 
 def test_an_interrupt_before_anything_is_done_is_just_that():

@@ -53,6 +53,7 @@ def a_report(kind="chat", drafter="dspark", **changes):
             "num_draft_tokens_by_drafter": {drafter: 4, "dflash": 2},
             "max_new_tokens": 9,
             "seed": 7,
+            "at_once": 1,
             "temperatures": ["0"],
             "prompts": {kind: 2},
             "drafters": {drafter: "", "dflash": "head switched off"},
