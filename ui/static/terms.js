@@ -4,7 +4,7 @@ import { later, t } from "./words.js";
 
 export const TERMS = {
   anchor: [later("anchor"), later("x₀, the last token that stands already. Drafting starts from it, and the verifying pass begins with it.")],
-  raw: [later("confidence c, raw"), later("What the confidence head itself says of x_k: an estimate of the chance that x_k is accepted if all before it are. Known before x_k is drawn.")],
+  raw: [later("confidence c, raw"), later("What the drafter itself says of x_k, from its confidence head and from how sure its law is: an estimate of the chance that x_k is accepted if all before it are. Known before x_k is drawn.")],
   calibrated: [later("confidence c"), later("The c_k that counts. Where a calibration is in force, the raw confidence's logit is divided by a temperature fitted to what the target did accept; without one it is the raw confidence.")],
   survival: [later("survival a"), later("a_k = c_1 · … · c_k: the estimated chance that all drafts up to x_k are accepted.")],
   draftProb: [later("draft probability"), later("p_draft(x_k): the probability of the token under the law that it was drawn from. Under greedy decoding: the drafter's at temperature 1.")],
