@@ -200,6 +200,7 @@ class DSparkState:
         self.length = 0  # tokens of context
         self.collected: list[torch.Tensor] = []  # features [n, m·H] of the tokens after these
         self.num_collected = 0
+        self._collected_ids: list[int] = []
         copying = drafter.model.copy_head
         self.text = None if copying is None else SuffixIndex(copying.longest)
 
@@ -219,18 +220,19 @@ class DSparkState:
             raise RuntimeError(f"{count} tokens were observed with features of the shape {tuple(features.shape)}.")
         self.collected.append(features.to(self._drafter.dtype, copy=True))  # not a view that keeps a whole pass
         self.num_collected += count
-        if self.text is not None:
-            self.text.extend(token_ids)
+        self._collected_ids.extend(token_ids)
         return self.num_collected
 
     def append(self, context: Sequence[KeysValues]) -> None:
-        """Keep the collected tokens' keys and values, each [g, n, d], of every layer."""
+        """Keep the collected tokens, with their keys and values, each [g, n, d], of every layer."""
         for layer, (keys, values) in zip(self._in_use(), context, strict=True):
             end = self.length + keys.shape[1]
             layer[0, :, self.length : end] = keys
             layer[1, :, self.length : end] = values
         self.length = end
-        self.collected, self.num_collected = [], 0
+        if self.text is not None:  # only now: a request that rests from drafts looks nothing up
+            self.text.extend(self._collected_ids)
+        self.collected, self.num_collected, self._collected_ids = [], 0, []
 
     def context(self) -> list[KeysValues]:
         """Keys and values, each [g, n, d], of every layer."""

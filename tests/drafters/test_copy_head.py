@@ -61,7 +61,9 @@ def test_where_nothing_matches_nothing_is_raised():
 
 def test_drafts_are_forgotten_whether_they_were_drawn_to_the_end_or_failed():
     _, state = opened(toy_copying_model())
+    state.draft(0, 1, SAMPLED, SeededDice(4))
     length = len(state.text)
+    assert length == len(REPEATS)
     state.draft(0, 2, SAMPLED, SeededDice(4))
     assert len(state.text) == length
     with pytest.raises(IndexError):
