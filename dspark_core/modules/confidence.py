@@ -51,5 +51,7 @@ class LawConfidence(nn.Module):
 def log_odds_of_best(logits: Tensor) -> Tensor:
     """s [...] = log p/(1-p) of the likeliest token under softmax(logits [..., C]), within ±`MOST_ODDS`."""
     wide = logits.float()
-    surprise = wide.logsumexp(-1) - wide.amax(-1)  # log 1/p, and log(1/p - 1) is what is asked for, negated
-    return -torch.expm1(surprise).clamp(math.exp(-MOST_ODDS), math.exp(MOST_ODDS)).log()
+    best, at = wide.max(-1, keepdim=True)
+    # Against all others: 1 - p of a sure law would be rounding alone, another in every batch.
+    others = wide.scatter(-1, at, -math.inf).logsumexp(-1)
+    return (best[..., 0] - others).clamp(-MOST_ODDS, MOST_ODDS)

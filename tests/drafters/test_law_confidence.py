@@ -113,6 +113,19 @@ def test_odds_of_laws_that_are_sure_or_all_alike_are_finite():
     assert float(log_odds_of_best(banned)) == MOST_ODDS
 
 
+def test_the_odds_of_a_sure_law_hardly_move_when_its_logits_hardly_do():
+    """Requests in a batch have other roundings than alone, and must come to the same decisions."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(50, 1024, generator=generator) * 2
+    logits[:, 7] = torch.linspace(10, 21, 50)
+    moved = logits + 2e-6 * torch.randn(logits.shape, generator=generator)
+    exact = logits.double()
+    expected = exact[:, 7] - torch.cat((exact[:, :7], exact[:, 8:]), dim=1).logsumexp(-1)
+    assert float(expected.max()) > 11
+    torch.testing.assert_close(log_odds_of_best(logits).double(), expected.clamp(max=MOST_ODDS), atol=1e-5, rtol=0)
+    torch.testing.assert_close(log_odds_of_best(moved), log_odds_of_best(logits), atol=2e-5, rtol=0)
+
+
 def test_the_config_says_that_confidences_heed_the_law():
     config = toy_law_model().config
     assert DraftConfig.from_dict(config.to_dict()).confidence_reads_law
