@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 from dspark_core.fields import LARGEST_NUMBER
 from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
 
@@ -28,6 +29,14 @@ def read_whole(name: str, value: object) -> int:
     return int(value)
 
 
+def read_between(name: str, value: object, low: int, high: int) -> int:
+    """A whole number from ``low`` to ``high``. Raises ParameterError."""
+    number = read_whole(name, value)
+    if not low <= number <= high:
+        raise ParameterError(f"{name} is {shown(number)}; it must be a whole number from {low} to {high}.")
+    return number
+
+
 def read_number(name: str, value: object) -> float:
     """A finite number. Raises ParameterError."""
     if not _is_number(value):
@@ -41,7 +50,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _shown(value: object) -> str:
-    return "empty" if value is None or value == "" else repr(value)[:40]
+    return "empty" if value is None or value == "" else shown(value)
 
 
 def read_seed(value: object) -> int | None:
@@ -124,6 +133,22 @@ def read_text(name: str, value: object) -> str:
             f"{name} has {len(value):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it and send again."
         )
     return value
+
+
+def read_texts(name: str, value: object) -> list[str]:
+    """A list of texts; none where nothing is given. Raises ParameterError."""
+    if value is None:
+        return []
+    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value) or isinstance(value, str):
+        raise ParameterError(f"{name} must be a list of texts.")
+    return list(value)
+
+
+def read_drafter(value: object, known: Sequence[str]) -> str:
+    """A drafter's name; the first of ``known`` where the text is empty. Raises ParameterError."""
+    if not isinstance(value, str):
+        raise ParameterError(f"The drafter is {shown(value)}; give a name, or an empty text for the first one.")
+    return value or known[0]
 
 
 def read_prompt(value: object) -> str:
