@@ -17,6 +17,7 @@ SAMPLING_CONTROLS = (
     "temperature", "top_p", "max_tokens", "seed",
     "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
 )  # fmt: skip
+LONGEST_SEED = 40  # digits as typed; the largest seed has 19
 MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, which the context limit follows
 
 
@@ -60,7 +61,9 @@ def read_seed(value: object) -> int | None:
     if isinstance(value, str):
         if not value.strip().isascii() or not value.strip().isdigit():
             raise ParameterError(f"The seed is {_shown(value)}; enter a whole number, or leave it empty for a new one.")
-        return int(value) if len(value) < 40 else -1
+        if len(value) > LONGEST_SEED:
+            raise ParameterError(f"The seed is {shown(value)}; it has {len(value):,} digits, and no seed has so many.")
+        return int(value)
     return read_whole("The seed", value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
@@ -174,7 +174,7 @@ class Wiring:
     def _addressed(self, request: gr.Request, fitted: Changes, first: Changes) -> Changes:
         """``first`` with the address's values; ``fitted`` is what the session allows."""
         parts, address = self._parts, self._address
-        values, problems = address.read(dict(request.query_params), fitted)
+        values, problems = address.read(_asked(request.query_params), fitted)
         changes = address.changes(values, first)
         changes[parts.address] = to_json(address.message(values, fitted))
         if problems:
@@ -290,6 +290,12 @@ class Wiring:
     def leave(self, request: gr.Request) -> None:
         """The browser tab is gone: end what it had running."""
         self._visitors.forget(visitor_of(request))
+
+
+def _asked(query: Any) -> Iterable[tuple[str, str]]:
+    """Every name of an address with its value, also those that come again."""
+    pairs: Iterable[tuple[str, str]] = query.multi_items() if hasattr(query, "multi_items") else query.items()
+    return pairs
 
 
 def _preset_handler(wiring: Wiring, preset: Preset) -> Any:
