@@ -109,27 +109,25 @@ class Wiring:
     def _connect_answers(self, quiet: dict[str, Any]) -> None:
         parts = self._parts
         answering = Answering(self._host, self._visitors, parts, self._news)
-        shared: dict[str, Any] = {**quiet, "concurrency_limit": MAX_ANSWERS, "concurrency_id": "answers"}
+        shared: dict[str, Any] = {
+            **quiet,
+            "concurrency_limit": MAX_ANSWERS,
+            "concurrency_id": "answers",
+            "preprocess": False,  # a number out of its range must meet our checks and words, as below
+        }
         asked = [parts.history, *parts.controls]
-        running = [
-            gr.on(
-                [parts.send.click, parts.prompt.submit],
-                answering.send,
-                [parts.prompt, *asked],
-                parts.streamed,
-                **shared,
-            ),
-            parts.regenerate.click(answering.regenerate, asked, parts.streamed, **shared),
-            *(example.click(answering.send, [example, *asked], parts.streamed, **shared) for example in parts.examples),
-        ]
+        gr.on([parts.send.click, parts.prompt.submit], answering.send, [parts.prompt, *asked], parts.streamed, **shared)
+        parts.regenerate.click(answering.regenerate, asked, parts.streamed, **shared)
+        for example in parts.examples:
+            example.click(answering.send, [example, *asked], parts.streamed, **shared)
         parts.stop.click(answering.stop, None, None, queue=False, **quiet)
         parts.stepper.click(answering.pace, None, parts.notice, queue=False, **quiet)
-        gr.on(
-            parts.clear.click,
+        # It cancels none of these listeners, as Gradio would let it: the page would no longer hear of one that has just
+        # begun, and its Stop would stay. An answer that is forgotten ends by itself, and frees the buttons.
+        parts.clear.click(
             self.new_chat,
             None,
             [parts.chat, parts.history, parts.answer, parts.notice, parts.regenerate, parts.send, parts.stop],
-            cancels=running,
             **quiet,
         )
 
@@ -259,18 +257,20 @@ class Wiring:
         }
 
     def new_chat(self, request: gr.Request) -> Changes:
-        """Forget the conversation and end what runs."""
-        self._visitors.forget(visitor_of(request))
+        """Forget the conversation and end what runs; an answer's own handler frees the buttons."""
         parts = self._parts
         empty: list[Turn] = []
+        buttons = {
+            parts.send: gr.update(interactive=self._host.session is not None),
+            parts.stop: gr.update(interactive=False),
+        }
         return {
+            **({} if self._visitors.forget(visitor_of(request)) else buttons),
             parts.chat: to_json({"kind": "chat", "turns": [], "done": None}),
             parts.history: empty,
             parts.answer: to_json({"kind": "forget"}),
             parts.notice: notice("none", ""),
             parts.regenerate: gr.update(interactive=False),
-            parts.send: gr.update(interactive=self._host.session is not None),
-            parts.stop: gr.update(interactive=False),
         }
 
     def retry(self) -> Changes:

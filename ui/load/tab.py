@@ -106,7 +106,7 @@ class Load:
         quiet = deck.quiet
         deck.signs["load_run"] = self.desk.sign
         shown = [self._feed, self._start, self._walk, self._stop]
-        shared: dict[str, Any] = {**quiet, "concurrency_limit": 8, "concurrency_id": "load"}
+        shared: dict[str, Any] = {**quiet, "concurrency_limit": 8, "concurrency_id": "load", "preprocess": False}
         self._start.click(self.start, self._wanted, shown, **shared)
         self._walk.click(self.walk, self._wanted, shown, **shared)
         self._stop.click(self.stop, None, None, queue=False, **quiet)
