@@ -165,11 +165,13 @@ class Answering:
             self._visitors.end(visitor, generation)
 
     def _freed(self, visitor: str) -> Changes:
-        """The buttons after an answer that a new chat has ended: what came last must say how it is."""
-        running = self._visitors.running(visitor)
+        """The page after an answer that a new chat has ended: its first message may have come after the new chat."""
+        if self._visitors.running(visitor):
+            return {self._parts.stop: gr.update(interactive=True)}
         return {
-            self._parts.send: gr.update(interactive=not running),
-            self._parts.stop: gr.update(interactive=running),
+            **emptied(self._parts),
+            self._parts.send: gr.update(interactive=True),
+            self._parts.stop: gr.update(interactive=False),
         }
 
     def _ending(self, turns: list[Turn], trace: Trace) -> Changes:
@@ -190,6 +192,17 @@ class Answering:
                 "error", f"The answer ended with an error: {finished.detail} Press Regenerate to try again."
             )
         return changes
+
+
+def emptied(parts: Parts) -> Changes:
+    """A page without a conversation."""
+    empty: list[Turn] = []
+    return {
+        parts.chat: to_json({"kind": "chat", "turns": [], "done": None}),
+        parts.history: empty,
+        parts.answer: to_json({"kind": "forget"}),
+        parts.regenerate: gr.update(interactive=False),
+    }
 
 
 def chat_json(turns: list[Turn], done: str | None) -> str:

@@ -15,7 +15,7 @@ from dspark_core.errors import DSparkError
 from dspark_core.params import PRESETS, Preset, ScheduleParams
 from ui import quiet
 from ui.address import Address
-from ui.answering import Answering, Changes, Turn, notice, visitor_of
+from ui.answering import Answering, Changes, emptied, notice, visitor_of
 from ui.endpoints import Endpoints
 from ui.host import SessionHost
 from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, check_seed, read_schedule
@@ -259,19 +259,12 @@ class Wiring:
     def new_chat(self, request: gr.Request) -> Changes:
         """Forget the conversation and end what runs; an answer's own handler frees the buttons."""
         parts = self._parts
-        empty: list[Turn] = []
         buttons = {
             parts.send: gr.update(interactive=self._host.session is not None),
             parts.stop: gr.update(interactive=False),
         }
-        return {
-            **({} if self._visitors.forget(visitor_of(request)) else buttons),
-            parts.chat: to_json({"kind": "chat", "turns": [], "done": None}),
-            parts.history: empty,
-            parts.answer: to_json({"kind": "forget"}),
-            parts.notice: notice("none", ""),
-            parts.regenerate: gr.update(interactive=False),
-        }
+        ended = self._visitors.forget(visitor_of(request))
+        return {**emptied(parts), parts.notice: notice("none", ""), **({} if ended else buttons)}
 
     def retry(self) -> Changes:
         """Open the session again after a failure."""

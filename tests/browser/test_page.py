@@ -205,7 +205,7 @@ def test_a_new_chat_during_an_answer_ends_it_and_stays_empty(visit, fake, fake_a
 def test_a_new_chat_at_any_moment_leaves_no_button_stuck(visit, fake, fake_address):
     fake.engine.pace_s, fake.engine.patience = 0.2, 20
     page = visit(fake_address)
-    for wait_s in (0.0, 0.0, 0.0, 0.02, 0.04, 0.08, 0.15, 0.3):
+    for wait_s in (0.0, 0.05, 0.3):
         page.fill("#ds-prompt textarea", "tell me")
         page.evaluate("document.querySelector('#ds-send').click()")
         time.sleep(wait_s)
