@@ -13,6 +13,7 @@ from typing import Any
 
 from dspark_core.errors import ParameterError, shown
 from dspark_core.fields import Fields
+from dspark_core.labels import as_label
 from dspark_core.sweep.grid import MAX_POINTS, Point, swept_axes
 from dspark_core.sweep.launch import launch
 from dspark_core.sweep.report import FORMAT, KIND
@@ -33,7 +34,8 @@ def read_report(text: str) -> dict[str, Any]:
     try:
         values = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ParameterError(f"The file is not valid JSON ({error}). {_WAY_OUT}") from error
+        text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ParameterError(f"The file is not valid JSON ({text}). {_WAY_OUT}") from error
     if not isinstance(values, dict) or values.get("kind") != KIND:
         raise ParameterError(f"The file holds no sweep. {_WAY_OUT}")
     if values.get("format") != FORMAT:
@@ -57,7 +59,7 @@ def read_report(text: str) -> dict[str, Any]:
         "plain": _plain(fields.section("plain")),
         "rows": rows,
         "left_out": [
-            {**_point(f"Left out {at + 1}", it).to_json(), "reason": _short(str(it.get("reason", "")))}
+            {**_point(f"Left out {at + 1}", it).to_json(), "reason": _said(it.get("reason", ""))}
             for at, it in enumerate(_objects(values, "left_out", _MOST_LEFT_OUT))
         ],
     }
@@ -124,11 +126,15 @@ def _objects(values: Mapping[str, Any], name: str, most: int) -> list[dict[str, 
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {_short(str(name)): _short(str(value)) for name, value in list(values.items())[:32]}
+    return {_short(name): _said(value) for name, value in list(values.items())[:32]}
+
+
+def _said(value: object) -> str:
+    return _short(value if isinstance(value, str) else shown(value))
 
 
 def _short(text: str) -> str:
-    return text[:_LONGEST]
+    return as_label(text, _LONGEST)
 
 
 def _count(where: str, values: Mapping[str, Any], name: str) -> int:
