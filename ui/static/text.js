@@ -30,6 +30,13 @@ export function visible(text) {
 export const spoken = (text) => JSON.stringify(text).replace(UNSEEN, (sign) => `\\u${codeOf(sign)}`);
 export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 export const count = (value) => value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+// So many digits that tell something, thousands apart; very large and very small ones as powers of ten.
+export function significant(value, digits = 4) {
+  const rounded = Number(value.toPrecision(digits));
+  const size = Math.abs(rounded);
+  if (size !== 0 && (size >= 1e15 || size < 1e-6)) return String(rounded);
+  return rounded.toLocaleString("en-GB", { maximumFractionDigits: 12 }).replaceAll(",", "\u202f");
+}
 export const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 2 : 1);
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 
