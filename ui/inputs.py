@@ -125,15 +125,15 @@ def read_repeats(value: object) -> int:
     return read_whole("The number of repeats", value)
 
 
-def read_text(name: str, value: object) -> str:
-    """A text of bounded length. Raises ParameterError."""
+def read_text(name: str, value: object, longest: int = MAX_CHARACTERS) -> str:
+    """A text of at most so many characters. Raises ParameterError."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise ParameterError(f"{name} must be text.")
-    if len(value) > MAX_CHARACTERS:
+    if len(value) > longest:
         raise ParameterError(
-            f"{name} has {len(value):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it and send again."
+            f"{name} has {len(value):,} characters; at most {longest:,} are read. Shorten it and send again."
         )
     return value
 

@@ -14,7 +14,7 @@ from dspark_core.fields import Fields
 from dspark_core.sweep.grid import Grid, Point, grid_of
 from dspark_core.sweep.plan import Settings, steps
 from dspark_core.sweep.values import AXES
-from ui.inputs import read_text
+from ui.inputs import MAX_CHARACTERS, read_text
 from ui.ports import InfoPort, SessionPort
 
 MAX_PROMPTS = 24
@@ -33,10 +33,10 @@ class Asked:
     settings: Settings
 
 
-def read_object(text: object) -> Fields:
+def read_object(text: object, longest: int = MAX_CHARACTERS) -> Fields:
     """The JSON object that a script has sent. Raises ParameterError."""
     try:
-        values = json.loads(read_text("What was asked", text))
+        values = json.loads(read_text("What was asked", text, longest))
     except (ValueError, RecursionError) as error:
         raise ParameterError(f"What was asked is not valid JSON. {_WAY_OUT}") from error
     if not isinstance(values, dict):
