@@ -22,6 +22,9 @@ from dspark_core.sweep.results import FIGURES, marked
 MAX_CHARACTERS = 2_000_000
 _WAY_OUT = "Give a JSON file that Explore or the command sweep has written."
 _LONGEST = 400  # characters of a text
+_Bounds = tuple[tuple[int, int], tuple[float, float]]
+_MEASURED: _Bounds = ((0, 64), (0, 10))  # lengths, and temperatures, of a setting that was measured
+_ANY: _Bounds = ((-(10**6), 10**6), (-1e6, 1e12))  # of one that was left out, perhaps for these very values
 _MOST_LEFT_OUT = 4096
 _COUNTS = ("n", "answers", "beside", "rounds", "tokens", "drafted", "verified", "accepted")
 _NUMBERS = ("tokens_per_s", "plain_tokens_per_s", "draft_s", "schedule_s", "verify_s")
@@ -59,7 +62,7 @@ def read_report(text: str) -> dict[str, Any]:
         "plain": _plain(fields.section("plain")),
         "rows": rows,
         "left_out": [
-            {**_point(f"Left out {at + 1}", it).to_json(), "reason": _said(it.get("reason", ""))}
+            {**_point(f"Left out {at + 1}", it, _ANY).to_json(), "reason": _said(it.get("reason", ""))}
             for at, it in enumerate(_objects(values, "left_out", _MOST_LEFT_OUT))
         ],
     }
@@ -68,7 +71,7 @@ def read_report(text: str) -> dict[str, Any]:
 def _row(at: int, values: Mapping[str, Any]) -> dict[str, Any]:
     where = f"Row {at + 1}"
     fields = Fields(values, where, ParameterError, _WAY_OUT)
-    point = _point(where, values)
+    point = _point(where, values, _MEASURED)
     row: dict[str, Any] = {"id": at, **point.to_json(), "launch": launch(point)}
     row["drafter_gamma"] = _number(where, values, "drafter_gamma")
     row |= {name: fields.whole(name, 0, 10**9, default=0) for name in _COUNTS}
@@ -81,16 +84,17 @@ def _row(at: int, values: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _point(where: str, values: Mapping[str, Any]) -> Point:
+def _point(where: str, values: Mapping[str, Any], bounds: _Bounds) -> Point:
+    (least, most), (coldest, hottest) = bounds
     fields = Fields(values, where, ParameterError, _WAY_OUT)
     return Point(
         _short(fields.text("drafter")),
         _short(fields.text("policy")),
-        fields.whole("gamma", -(10**6), 10**6),
-        fields.whole("l_min", -(10**6), 10**6),
-        fields.whole("l_max", -(10**6), 10**6),
-        _needed(where, values, "threshold"),
-        _needed(where, values, "temperature"),
+        fields.whole("gamma", least, most),
+        fields.whole("l_min", least, most),
+        fields.whole("l_max", least, most),
+        fields.number("threshold", coldest, min(hottest, 1) if bounds is _MEASURED else hottest),
+        fields.number("temperature", coldest, hottest),
     )
 
 
@@ -153,8 +157,8 @@ def _number(where: str, values: Mapping[str, Any], name: str) -> float | None:
     value = values.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -(10**6) <= value <= 10**12:
-        raise ParameterError(f"{where}: {name} is {shown(value)}; it must be a number. {_WAY_OUT}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 10**12:
+        raise ParameterError(f"{where}: {name} is {shown(value)}; it must be a number not below 0. {_WAY_OUT}")
     if not math.isfinite(value):
         raise ParameterError(f"{where}: {name} is not finite. {_WAY_OUT}")
     return float(value)
