@@ -8,8 +8,21 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
+LONGEST_MESSAGE = 4000  # characters of an error's text
+
+
 class DSparkError(Exception):
-    """Base of every error meant for a user: the page and the command line print it without a traceback."""
+    """Base of every error meant for a user: the page and the command line print it without a traceback.
+
+    As text it is short, whatever was entered: of a long one, its beginning and its end, where what to do stands.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) <= LONGEST_MESSAGE:
+            return text
+        half = LONGEST_MESSAGE // 2
+        return f"{text[:half]} … {text[-half:]}"
 
 
 class ParameterError(DSparkError, ValueError):

@@ -27,6 +27,7 @@ from dspark_core.ports import Origin
 from dspark_core.typed_json import decode
 
 HEADER = "header"
+_WAY_OUT = " Load a file as Rounds saves it, unchanged."
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def parse(source: Iterable[str | bytes], name: str) -> Recording:
                 continue
             events.append(from_line(line))
         except ParameterError as error:
-            raise ParameterError(f"Line {number} of {name} is not a recorded event: {error}") from error
+            raise ParameterError(f"Line {number} of {name} is not a recorded event: {error}{_WAY_OUT}") from error
     return Recording(header, tuple(events))
 
 

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from dspark_core.errors import ParameterError, shown
-from dspark_core.events import DecodeRound, DrafterChanged, Event, Fate, Finished, Prefilled, Waiting
+from dspark_core.events import DecodeRound, DrafterChanged, Event, Fate, Finished, Inspection, Prefilled, Waiting
+from dspark_core.labels import LONGEST, is_label
 from dspark_core.recording import Header, Recording
 
 MAX_ROUNDS = 20_000
 MAX_DRAFTS = 1024  # of a round; far above any drafter's γ
+MAX_MESSAGES = 2000  # of the conversation
+_LONGEST_TOKEN = 4000  # characters; what a vocabulary's longest token has, and more
+_MOST_CANDIDATES = 1000
 _LARGEST_ID = 2**31
 _LONGEST_S = 1e6
 _SLACK = 1e-3  # of probabilities beyond [0, 1], by rounding
@@ -31,8 +35,8 @@ def check_answer(recording: Recording, name: str) -> Header:
             "again: with Save under Rounds, or with `python -m dspark_core infer --record`."
         )
     events = [event for event in recording.events if not isinstance(event, Waiting)]
-    if not recording.header.messages or recording.header.messages[-1].role != "user":
-        _refuse(name, "its header has no message that is answered")
+    _check_labels(recording, name)
+    _check_messages(recording.header, name)
     if not events or not isinstance(events[0], Prefilled):
         _refuse(name, "its answer has no beginning (an event of the type prefilled)")
     if not isinstance(events[-1], Finished):
@@ -60,6 +64,40 @@ def _refuse(name: str, why: str) -> NoReturn:
     )
 
 
+def _check_messages(header: Header, name: str) -> None:
+    if len(header.messages) > MAX_MESSAGES:
+        _refuse(name, f"it has {len(header.messages):,} messages; at most {MAX_MESSAGES:,} are shown")
+    if not header.messages or header.messages[-1].role != "user":
+        _refuse(name, "its header has no message that is answered")
+
+
+def _check_labels(recording: Recording, name: str) -> None:
+    for what, text in _labels(recording):
+        if not is_label(text):
+            _refuse(name, f"{what} is {shown(text)}; it may have {LONGEST:,} characters, each of which can be seen")
+
+
+def _labels(recording: Recording) -> Iterator[tuple[str, str]]:
+    """Texts that the page puts into its own sentences."""
+    header = recording.header
+    for of in ("model", "device", "dtype", "drafter", "versions"):
+        yield f"its {of}", getattr(header, of)
+    for event in recording.events:
+        if isinstance(event, (Prefilled, DrafterChanged)):
+            yield from (("its drafter", event.drafter), ("a note on its drafter", event.drafter_note))
+        elif isinstance(event, DecodeRound):
+            yield from ((f"a {of} of round {event.index + 1}", text) for of, text in _round_labels(event))
+        elif isinstance(event, (Finished, Waiting)):
+            yield "a reason of it", event.detail if isinstance(event, Finished) else event.reason
+
+
+def _round_labels(event: DecodeRound) -> Iterator[tuple[str, str]]:
+    yield from (("reason", event.reason), ("policy", event.policy))
+    for reading in (event.load, event.signal):
+        if reading is not None:
+            yield from (("source of the load", reading.source), ("note on the load", reading.note))
+
+
 def _check_gammas(events: Sequence[Event], name: str) -> None:
     for event in events:
         if isinstance(event, (Prefilled, DrafterChanged)) and not 0 <= event.num_draft_tokens <= MAX_DRAFTS:
@@ -77,7 +115,20 @@ def _wrong_in(event: DecodeRound) -> str:
         return "a time that cannot be"
     if any(not -_SLACK <= share <= 1 + _SLACK for share in _shares(event) if share is not None):
         return "a probability outside 0 to 1"
+    if event.inspection is not None and (wrong := _wrong_laws(event.inspection)):
+        return wrong
     return _wrong_fates(event) or _wrong_tokens(event)
+
+
+def _wrong_laws(laws: Inspection) -> str:
+    if max(len(laws.throughputs), len(laws.candidates)) > MAX_DRAFTS + 1:
+        return "laws of more positions than can be drafted"
+    rows = (*laws.candidates, laws.bonus)
+    if any(len(row) > _MOST_CANDIDATES for row in rows):
+        return f"more than {_MOST_CANDIDATES:,} tokens of one law"
+    if any(len(candidate.text) > _LONGEST_TOKEN for row in rows for candidate in row):
+        return f"a token of more than {_LONGEST_TOKEN:,} characters"
+    return ""
 
 
 def _shares(event: DecodeRound) -> Iterator[float | None]:
@@ -106,6 +157,9 @@ def _wrong_fates(event: DecodeRound) -> str:
 
 
 def _wrong_tokens(event: DecodeRound) -> str:
+    texts = [event.anchor.text, *(token.text for token in event.draft), *(token.text for token in event.committed)]
+    if any(len(text) > _LONGEST_TOKEN for text in [*texts, event.next.text if event.next else ""]):
+        return f"a token of more than {_LONGEST_TOKEN:,} characters"
     ids = [token.id for token in event.draft]
     expected = ids[: event.num_accepted] + ([] if event.next is None else [event.next.id])
     if [token.id for token in event.committed] != expected:

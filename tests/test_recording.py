@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from dspark_core.errors import ParameterError
-from dspark_core.events import Fate, Finished
+from dspark_core.events import Candidate, Fate, Finished, Inspection, LoadSample
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.recording import Bias, Recording, file_name, header_of, lines, parse, read, write
 from dspark_core.telemetry import record, replay
@@ -19,6 +19,7 @@ from dspark_core.trace_check import check_answer
 from tests.event_samples import decode_round, finished, prefilled, waiting
 
 INFO = SimpleNamespace(model="toy", device_label="CPU (test)", dtype="float32")
+CANDIDATE = Candidate(1, "a", 0.5, 0.5, 0.5, 0.5)
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
 
@@ -136,6 +137,17 @@ def _first_draft(**changes):
         (_changed(-1, text="another"), "its text is not what its rounds committed"),
         (_changed(-1, token_ids=(1,)), "its end counts other rounds or tokens"),
         (_changed(-1, rounds=9), "its end counts other rounds or tokens"),
+        (_changed(1, drafter_note="\u202eegnp"), "a note on its drafter is"),
+        (_changed(2, reason="cut \u200b"), "a reason of round 1 is"),
+        (_changed(2, reason="w" * 1001), "a reason of round 1 is"),
+        (_changed(2, load=LoadSample("\x1b[31m", "cpu")), "a source of the load of round 1 is"),
+        (_changed(-1, detail="\u2066"), "a reason of it is"),
+        (_first_draft(text="x" * 4001), "a token of more than 4,000 characters"),
+        (_changed(2, inspection=Inspection((), (), (1.0,) * 1026, None, 0.0)), "laws of more positions"),
+        (
+            _changed(2, inspection=Inspection((), (CANDIDATE,) * 1001, (), None, 0.0)),
+            "more than 1,000 tokens of one law",
+        ),
     ],
 )
 def test_what_is_not_one_answer_that_adds_up_is_refused_with_what_is_wrong(events, why):
@@ -143,6 +155,24 @@ def test_what_is_not_one_answer_that_adds_up_is_refused_with_what_is_wrong(event
         check_answer(Recording(header(), tuple(events)), "some file")
     assert "some file" in str(caught.value)
     assert "Load a file as Rounds saves it" in str(caught.value)
+
+
+@pytest.mark.parametrize("of", ["model", "device", "dtype", "drafter", "versions"])
+@pytest.mark.parametrize("bad", ["CPU \u202eereh ton", "\u200b", "a\x00b", "D" * 1001])
+def test_a_header_cannot_bend_the_words_that_say_where_it_was_recorded(of, bad):
+    with pytest.raises(ParameterError, match=f"its {of} is"):
+        check_answer(replace(whole(), header=replace(header(), **{of: bad})), "x")
+
+
+def test_a_conversation_without_end_is_not_shown():
+    endless = replace(header(), messages=header().messages * 2001)
+    with pytest.raises(ParameterError, match="at most 2,000 are shown"):
+        check_answer(replace(whole(), header=endless), "x")
+
+
+def test_a_line_that_is_refused_says_what_to_do_next():
+    with pytest.raises(ParameterError, match=r"Line 1 of x is not.*Load a file as Rounds saves it"):
+        parse(["[" * 100_000], "x")
 
 
 def test_a_name_for_the_file_is_safe_whatever_the_model_is_called():

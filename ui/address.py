@@ -22,6 +22,7 @@ from typing import Any
 import gradio as gr
 
 from dspark_core.errors import ParameterError, shown
+from ui.words import LANGUAGES
 
 MAX_TEXT = 2000  # characters of a text in an address
 Changes = dict[Any, Any]
@@ -101,7 +102,7 @@ class Parameter:
         whole = part.precision == 0 if isinstance(part, gr.Number) else float(part.step or 0.1).is_integer()
         bounds = f"{'a whole number' if whole else 'a number'}{_between(low, high)}"
         try:
-            value = float(text) if len(text) <= 40 and text.isascii() else math.nan
+            value = float(text) if len(text) <= 40 and text.isascii() and "_" not in text else math.nan
         except ValueError:
             value = math.nan
         if self.clipped and high is not None and value > high:
@@ -147,12 +148,15 @@ class Address:
         """What the address may set."""
         return [parameter.component for parameter in self.parameters.values()]
 
-    def read(self, query: Mapping[str, str], fitted: Changes) -> tuple[dict[str, Any], list[str]]:
-        """The values that ``query`` gives and that hold, and what is wrong with the others."""
+    def read(
+        self, given: Mapping[str, str] | Iterable[tuple[str, str]], fitted: Changes
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The values that ``given`` has and that hold, and what is wrong with the others."""
         values: dict[str, Any] = {}
-        problems = []
-        if (tab := query.get("tab")) is not None and tab not in self.tabs:
-            problems.append(f"tab is {shown(tab)}; it must be one of: {', '.join(self.tabs)}.")
+        query, problems = self._once(given.items() if isinstance(given, Mapping) else given)
+        for name, known in (("tab", self.tabs), ("lang", LANGUAGES)):
+            if (text := query.get(name)) is not None and text not in known:
+                problems.append(f"{name} is {shown(text)}; it must be one of: {', '.join(known)}.")
         for name, parameter in self.parameters.items():
             if (text := query.get(name)) is None:
                 continue
@@ -161,6 +165,16 @@ class Address:
             except ParameterError as error:
                 problems.append(str(error))
         return values, [*problems, *self._unpaired(values, fitted)]
+
+    def _once(self, given: Iterable[tuple[str, str]]) -> tuple[dict[str, str], list[str]]:
+        """Each name with its first value, as the page's scripts take it, and what is said of names that come again."""
+        query: dict[str, str] = {}
+        again: dict[str, None] = {}
+        for name, text in given:
+            if name in query and (name in self.parameters or name in ("tab", "lang")):
+                again[name] = None
+            query.setdefault(name, text)
+        return query, [f"{name} stands there more than once; the first counts." for name in again]
 
     def _unpaired(self, values: dict[str, Any], fitted: Changes) -> Iterable[str]:
         """Strike out pairs that contradict each other, and say so."""

@@ -70,10 +70,12 @@ class Answering:
     def send(self, prompt: str, history: list[Turn], request: gr.Request, *controls: Any) -> Iterator[Changes]:
         """Answer a new message; ``controls`` are the values of `Parts.controls`."""
         visitor = visitor_of(request)
+        ticket = self._visitors.ask(visitor)
         try:
             turns = [*history, {"role": "user", "content": read_prompt(prompt)}]
-            generation, header = self._begin(turns, controls, visitor)
+            generation, header = self._begin(turns, controls, visitor, ticket)
         except Exception as error:
+            self._visitors.give_up(visitor, ticket)
             yield {self._parts.notice: notice("error", told(error))}
             return
         yield from self._stream(generation, header, turns, visitor, {self._parts.prompt: ""})
@@ -82,11 +84,13 @@ class Answering:
         """Answer the last message again, with the controls as they are now."""
         turns = history[:-1] if history and history[-1]["role"] == "assistant" else list(history)
         visitor = visitor_of(request)
+        ticket = self._visitors.ask(visitor)
         try:
             if not turns:
                 raise ParameterError("There is no message to answer again. Send one first.")
-            generation, header = self._begin(turns, controls, visitor)
+            generation, header = self._begin(turns, controls, visitor, ticket)
         except Exception as error:
+            self._visitors.give_up(visitor, ticket)
             yield {self._parts.notice: notice("error", told(error))}
             return
         yield from self._stream(generation, header, turns, visitor, {})
@@ -110,7 +114,9 @@ class Answering:
             return notice("error", told(error))
         return notice("none", "")
 
-    def _begin(self, turns: list[Turn], controls: tuple[Any, ...], visitor: str) -> tuple[GenerationPort, Header]:
+    def _begin(
+        self, turns: list[Turn], controls: tuple[Any, ...], visitor: str, ticket: object
+    ) -> tuple[GenerationPort, Header]:
         session = self._host.opened("The message stays; send it when it is.")
         if self._visitors.running(visitor):
             raise ParameterError("Your last answer still runs. Press Stop first, or wait for its end.")
@@ -123,7 +129,7 @@ class Answering:
         *law, inspect = rest[len(SCHEDULE_CONTROLS) :]
         request = session.request(messages, read_sampling(*law), schedule, drafter)
         generation = session.engine.submit(replace(request, inspect=read_inspect(inspect)))
-        self._visitors.begin(visitor, generation)
+        self._visitors.begin(visitor, generation, ticket)
         return generation, header_of(session.info, request, messages)
 
     def _stream(
@@ -147,17 +153,26 @@ class Answering:
             with self._news.line(trace.answer) as line:
                 for _ in paced(generation, trace):
                     if not self._visitors.holds(visitor, generation):
-                        return  # a new chat was opened meanwhile
+                        break
                     if line.followed:
                         line.put(trace.message(overlap))
                         overlap = 0  # on this way nothing is lost
                     else:
                         yield {parts.answer: trace.message()}
                         overlap = OVERLAP_ROUNDS
-            if self._visitors.holds(visitor, generation):
-                yield self._ending(turns, trace)
+            yield self._ending(turns, trace) if self._visitors.holds(visitor, generation) else self._freed(visitor)
         finally:
             self._visitors.end(visitor, generation)
+
+    def _freed(self, visitor: str) -> Changes:
+        """The page after an answer that a new chat has ended: its first message may have come after the new chat."""
+        if self._visitors.running(visitor):
+            return {self._parts.stop: gr.update(interactive=True)}
+        return {
+            **emptied(self._parts),
+            self._parts.send: gr.update(interactive=True),
+            self._parts.stop: gr.update(interactive=False),
+        }
 
     def _ending(self, turns: list[Turn], trace: Trace) -> Changes:
         parts = self._parts
@@ -177,6 +192,17 @@ class Answering:
                 "error", f"The answer ended with an error: {finished.detail} Press Regenerate to try again."
             )
         return changes
+
+
+def emptied(parts: Parts) -> Changes:
+    """A page without a conversation."""
+    empty: list[Turn] = []
+    return {
+        parts.chat: to_json({"kind": "chat", "turns": [], "done": None}),
+        parts.history: empty,
+        parts.answer: to_json({"kind": "forget"}),
+        parts.regenerate: gr.update(interactive=False),
+    }
 
 
 def chat_json(turns: list[Turn], done: str | None) -> str:

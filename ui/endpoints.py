@@ -29,11 +29,11 @@ from gradio.events import api
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dspark_core.errors import DSparkError, ParameterError
+from dspark_core.errors import DSparkError
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from ui.answering import paced
 from ui.host import SessionHost
-from ui.inputs import read_prompt, read_sampling
+from ui.inputs import read_drafter, read_prompt, read_sampling
 from ui.ports import GenerationPort
 from ui.trace import Trace, figures_json
 
@@ -103,10 +103,8 @@ class Endpoints:
         self, prompt: str, drafter: str, schedule: ScheduleParams, sampling: SamplingParams
     ) -> GenerationRequest:
         session = self._host.opened("Call again when it is.")
-        if not isinstance(drafter, str):
-            raise ParameterError("The drafter must be a name, or an empty text for the first one.")
         messages = [{"role": "user", "content": read_prompt(prompt)}]
-        return session.request(messages, sampling, schedule, drafter or next(iter(session.info.drafters)))
+        return session.request(messages, sampling, schedule, read_drafter(drafter, list(session.info.drafters)))
 
 
 def in_steps(method: Callable[..., Iterator[Any]], first: Any) -> Callable[..., Iterator[Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 from dspark_core.fields import LARGEST_NUMBER
 from dspark_core.params import LOAD_SIGNALS, SamplingParams, ScheduleParams
 
@@ -16,6 +17,7 @@ SAMPLING_CONTROLS = (
     "temperature", "top_p", "max_tokens", "seed",
     "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
 )  # fmt: skip
+LONGEST_SEED = 40  # digits as typed; the largest seed has 19
 MAX_CHARACTERS = 1_000_000  # far above any context: a guard for the tokenizer, which the context limit follows
 
 
@@ -26,6 +28,14 @@ def read_whole(name: str, value: object) -> int:
     if value != int(value):
         raise ParameterError(f"{name} is {value}; it must be a whole number.")
     return int(value)
+
+
+def read_between(name: str, value: object, low: int, high: int) -> int:
+    """A whole number from ``low`` to ``high``. Raises ParameterError."""
+    number = read_whole(name, value)
+    if not low <= number <= high:
+        raise ParameterError(f"{name} is {shown(number)}; it must be a whole number from {low} to {high}.")
+    return number
 
 
 def read_number(name: str, value: object) -> float:
@@ -41,7 +51,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _shown(value: object) -> str:
-    return "empty" if value is None or value == "" else repr(value)[:40]
+    return "empty" if value is None or value == "" else shown(value)
 
 
 def read_seed(value: object) -> int | None:
@@ -51,7 +61,9 @@ def read_seed(value: object) -> int | None:
     if isinstance(value, str):
         if not value.strip().isascii() or not value.strip().isdigit():
             raise ParameterError(f"The seed is {_shown(value)}; enter a whole number, or leave it empty for a new one.")
-        return int(value) if len(value) < 40 else -1
+        if len(value) > LONGEST_SEED:
+            raise ParameterError(f"The seed is {shown(value)}; it has {len(value):,} digits, and no seed has so many.")
+        return int(value)
     return read_whole("The seed", value)
 
 
@@ -113,17 +125,33 @@ def read_repeats(value: object) -> int:
     return read_whole("The number of repeats", value)
 
 
-def read_text(name: str, value: object) -> str:
-    """A text of bounded length. Raises ParameterError."""
+def read_text(name: str, value: object, longest: int = MAX_CHARACTERS) -> str:
+    """A text of at most so many characters. Raises ParameterError."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise ParameterError(f"{name} must be text.")
-    if len(value) > MAX_CHARACTERS:
+    if len(value) > longest:
         raise ParameterError(
-            f"{name} has {len(value):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it and send again."
+            f"{name} has {len(value):,} characters; at most {longest:,} are read. Shorten it and send again."
         )
     return value
+
+
+def read_texts(name: str, value: object) -> list[str]:
+    """A list of texts; none where nothing is given. Raises ParameterError."""
+    if value is None:
+        return []
+    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value) or isinstance(value, str):
+        raise ParameterError(f"{name} must be a list of texts.")
+    return list(value)
+
+
+def read_drafter(value: object, known: Sequence[str]) -> str:
+    """A drafter's name; the first of ``known`` where the text is empty. Raises ParameterError."""
+    if not isinstance(value, str):
+        raise ParameterError(f"The drafter is {shown(value)}; give a name, or an empty text for the first one.")
+    return value or known[0]
 
 
 def read_prompt(value: object) -> str:

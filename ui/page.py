@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from dspark_core.errors import DSparkError
 from dspark_core.params import PRESETS, Preset, ScheduleParams
 from ui import quiet
 from ui.address import Address
-from ui.answering import Answering, Changes, Turn, notice, visitor_of
+from ui.answering import Answering, Changes, emptied, notice, visitor_of
 from ui.endpoints import Endpoints
 from ui.host import SessionHost
 from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, check_seed, read_schedule
@@ -109,27 +109,25 @@ class Wiring:
     def _connect_answers(self, quiet: dict[str, Any]) -> None:
         parts = self._parts
         answering = Answering(self._host, self._visitors, parts, self._news)
-        shared: dict[str, Any] = {**quiet, "concurrency_limit": MAX_ANSWERS, "concurrency_id": "answers"}
+        shared: dict[str, Any] = {
+            **quiet,
+            "concurrency_limit": MAX_ANSWERS,
+            "concurrency_id": "answers",
+            "preprocess": False,  # a number out of its range must meet our checks and words, as below
+        }
         asked = [parts.history, *parts.controls]
-        running = [
-            gr.on(
-                [parts.send.click, parts.prompt.submit],
-                answering.send,
-                [parts.prompt, *asked],
-                parts.streamed,
-                **shared,
-            ),
-            parts.regenerate.click(answering.regenerate, asked, parts.streamed, **shared),
-            *(example.click(answering.send, [example, *asked], parts.streamed, **shared) for example in parts.examples),
-        ]
+        gr.on([parts.send.click, parts.prompt.submit], answering.send, [parts.prompt, *asked], parts.streamed, **shared)
+        parts.regenerate.click(answering.regenerate, asked, parts.streamed, **shared)
+        for example in parts.examples:
+            example.click(answering.send, [example, *asked], parts.streamed, **shared)
         parts.stop.click(answering.stop, None, None, queue=False, **quiet)
         parts.stepper.click(answering.pace, None, parts.notice, queue=False, **quiet)
-        gr.on(
-            parts.clear.click,
+        # It cancels none of these listeners, as Gradio would let it: the page would no longer hear of one that has just
+        # begun, and its Stop would stay. An answer that is forgotten ends by itself, and frees the buttons.
+        parts.clear.click(
             self.new_chat,
             None,
             [parts.chat, parts.history, parts.answer, parts.notice, parts.regenerate, parts.send, parts.stop],
-            cancels=running,
             **quiet,
         )
 
@@ -174,7 +172,7 @@ class Wiring:
     def _addressed(self, request: gr.Request, fitted: Changes, first: Changes) -> Changes:
         """``first`` with the address's values; ``fitted`` is what the session allows."""
         parts, address = self._parts, self._address
-        values, problems = address.read(dict(request.query_params), fitted)
+        values, problems = address.read(_asked(request.query_params), fitted)
         changes = address.changes(values, first)
         changes[parts.address] = to_json(address.message(values, fitted))
         if problems:
@@ -259,19 +257,14 @@ class Wiring:
         }
 
     def new_chat(self, request: gr.Request) -> Changes:
-        """Forget the conversation and end what runs."""
-        self._visitors.forget(visitor_of(request))
+        """Forget the conversation and end what runs; an answer's own handler frees the buttons."""
         parts = self._parts
-        empty: list[Turn] = []
-        return {
-            parts.chat: to_json({"kind": "chat", "turns": [], "done": None}),
-            parts.history: empty,
-            parts.answer: to_json({"kind": "forget"}),
-            parts.notice: notice("none", ""),
-            parts.regenerate: gr.update(interactive=False),
+        buttons = {
             parts.send: gr.update(interactive=self._host.session is not None),
             parts.stop: gr.update(interactive=False),
         }
+        ended = self._visitors.forget(visitor_of(request))
+        return {**emptied(parts), parts.notice: notice("none", ""), **({} if ended else buttons)}
 
     def retry(self) -> Changes:
         """Open the session again after a failure."""
@@ -290,6 +283,12 @@ class Wiring:
     def leave(self, request: gr.Request) -> None:
         """The browser tab is gone: end what it had running."""
         self._visitors.forget(visitor_of(request))
+
+
+def _asked(query: Any) -> Iterable[tuple[str, str]]:
+    """Every name of an address with its value, also those that come again."""
+    pairs: Iterable[tuple[str, str]] = query.multi_items() if hasattr(query, "multi_items") else query.items()
+    return pairs
 
 
 def _preset_handler(wiring: Wiring, preset: Preset) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from dspark_core.errors import ParameterError
 from dspark_core.params import ScheduleParams
 from ui.kept import KeptAnswers
 from ui.ports import GenerationPort
@@ -19,6 +20,7 @@ class Visitors:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, GenerationPort] = {}
+        self._asking: dict[str, object] = {}  # messages on their way to the engine
         self.kept = KeptAnswers()
 
     def __len__(self) -> int:
@@ -35,11 +37,33 @@ class Visitors:
         with self._lock:
             return self._running.get(visitor)
 
-    def begin(self, visitor: str, generation: GenerationPort) -> None:
-        """Enter ``generation``; an answer of the same visitor that still runs is cancelled."""
+    def ask(self, visitor: str) -> object:
+        """A ticket for a message that comes; `begin` takes it, unless the conversation is forgotten meanwhile."""
+        ticket = object()
         with self._lock:
-            previous = self._running.get(visitor)
-            self._running[visitor] = generation
+            self._asking[visitor] = ticket
+        return ticket
+
+    def give_up(self, visitor: str, ticket: object) -> None:
+        """The message is not answered; harmless when the ticket is no longer good."""
+        with self._lock:
+            if self._asking.get(visitor) is ticket:
+                del self._asking[visitor]
+
+    def begin(self, visitor: str, generation: GenerationPort, ticket: object | None = None) -> None:
+        """Enter ``generation``; an answer of the same visitor that still runs is cancelled.
+
+        Raises:
+            ParameterError: the ticket is no longer good, and ``generation`` is cancelled.
+        """
+        with self._lock:
+            good = ticket is None or self._asking.get(visitor) is ticket
+            if good:
+                self._asking.pop(visitor, None)
+                previous, self._running[visitor] = self._running.get(visitor), generation
+        if not good:
+            generation.cancel()
+            raise ParameterError("A new chat was opened before the answer began. The message stays; send it again.")
         if previous is not None:
             previous.cancel()
 
@@ -64,13 +88,20 @@ class Visitors:
         with self._lock:
             return self._running.get(visitor) is generation
 
-    def forget(self, visitor: str) -> None:
-        """Cancel the visitor's answer and strike it out at once: nothing of it may be shown any more."""
+    def forget(self, visitor: str) -> bool:
+        """Cancel the visitor's answer and strike it out at once: nothing of it may be shown any more.
+
+        Returns:
+            Whether there was one; who reads it finds that it is no longer held.
+        """
         with self._lock:
+            self._asking.pop(visitor, None)
             generation = self._running.pop(visitor, None)
         self.kept.drop(visitor)
-        if generation is not None:
-            generation.cancel()
+        if generation is None:
+            return False
+        generation.cancel()
+        return True
 
     def stop(self, visitor: str) -> bool:
         """Cancel the visitor's own answer; False when none runs."""

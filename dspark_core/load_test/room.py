@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 
 MOST_USERS = 32
 _KEPT_FREE = 4  # answers of visitors beside them
@@ -28,7 +28,7 @@ def check_users(users: int, most: int, max_active: int) -> None:
     if not 1 <= users <= most:
         room = f"from 1 to {most}" if most > 1 else ("1" if most else "none")
         raise ParameterError(
-            f"{users} virtual users are asked for; here the number is {room}. The engine runs {max_active} answers at "
-            "once, and the last places stay free for visitors. Ask for fewer users or shorter answers"
+            f"{shown(users)} virtual users are asked for; here the number is {room}. The engine runs {max_active} "
+            "answers at once, and the last places stay free for visitors. Ask for fewer users or shorter answers"
             f"{'' if most >= MOST_USERS else ', or start the app with a higher --max-active'}."
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from dspark_core.errors import ParameterError, shown
 from dspark_core.fields import Fields
+from dspark_core.labels import as_label
 from dspark_core.sweep.grid import MAX_POINTS, Point, swept_axes
 from dspark_core.sweep.launch import launch
 from dspark_core.sweep.report import FORMAT, KIND
@@ -21,6 +22,9 @@ from dspark_core.sweep.results import FIGURES, marked
 MAX_CHARACTERS = 2_000_000
 _WAY_OUT = "Give a JSON file that Explore or the command sweep has written."
 _LONGEST = 400  # characters of a text
+_Bounds = tuple[tuple[int, int], tuple[float, float]]
+_MEASURED: _Bounds = ((0, 64), (0, 10))  # lengths, and temperatures, of a setting that was measured
+_ANY: _Bounds = ((-(10**6), 10**6), (-1e6, 1e12))  # of one that was left out, perhaps for these very values
 _MOST_LEFT_OUT = 4096
 _COUNTS = ("n", "answers", "beside", "rounds", "tokens", "drafted", "verified", "accepted")
 _NUMBERS = ("tokens_per_s", "plain_tokens_per_s", "draft_s", "schedule_s", "verify_s")
@@ -33,7 +37,8 @@ def read_report(text: str) -> dict[str, Any]:
     try:
         values = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ParameterError(f"The file is not valid JSON ({error}). {_WAY_OUT}") from error
+        text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ParameterError(f"The file is not valid JSON ({text}). {_WAY_OUT}") from error
     if not isinstance(values, dict) or values.get("kind") != KIND:
         raise ParameterError(f"The file holds no sweep. {_WAY_OUT}")
     if values.get("format") != FORMAT:
@@ -57,7 +62,7 @@ def read_report(text: str) -> dict[str, Any]:
         "plain": _plain(fields.section("plain")),
         "rows": rows,
         "left_out": [
-            {**_point(f"Left out {at + 1}", it).to_json(), "reason": _short(str(it.get("reason", "")))}
+            {**_point(f"Left out {at + 1}", it, _ANY).to_json(), "reason": _said(it.get("reason", ""))}
             for at, it in enumerate(_objects(values, "left_out", _MOST_LEFT_OUT))
         ],
     }
@@ -66,7 +71,7 @@ def read_report(text: str) -> dict[str, Any]:
 def _row(at: int, values: Mapping[str, Any]) -> dict[str, Any]:
     where = f"Row {at + 1}"
     fields = Fields(values, where, ParameterError, _WAY_OUT)
-    point = _point(where, values)
+    point = _point(where, values, _MEASURED)
     row: dict[str, Any] = {"id": at, **point.to_json(), "launch": launch(point)}
     row["drafter_gamma"] = _number(where, values, "drafter_gamma")
     row |= {name: fields.whole(name, 0, 10**9, default=0) for name in _COUNTS}
@@ -79,16 +84,17 @@ def _row(at: int, values: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _point(where: str, values: Mapping[str, Any]) -> Point:
+def _point(where: str, values: Mapping[str, Any], bounds: _Bounds) -> Point:
+    (least, most), (coldest, hottest) = bounds
     fields = Fields(values, where, ParameterError, _WAY_OUT)
     return Point(
         _short(fields.text("drafter")),
         _short(fields.text("policy")),
-        fields.whole("gamma", -(10**6), 10**6),
-        fields.whole("l_min", -(10**6), 10**6),
-        fields.whole("l_max", -(10**6), 10**6),
-        _needed(where, values, "threshold"),
-        _needed(where, values, "temperature"),
+        fields.whole("gamma", least, most),
+        fields.whole("l_min", least, most),
+        fields.whole("l_max", least, most),
+        fields.number("threshold", coldest, min(hottest, 1) if bounds is _MEASURED else hottest),
+        fields.number("temperature", coldest, hottest),
     )
 
 
@@ -124,11 +130,15 @@ def _objects(values: Mapping[str, Any], name: str, most: int) -> list[dict[str, 
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {_short(str(name)): _short(str(value)) for name, value in list(values.items())[:32]}
+    return {_short(name): _said(value) for name, value in list(values.items())[:32]}
+
+
+def _said(value: object) -> str:
+    return _short(value if isinstance(value, str) else shown(value))
 
 
 def _short(text: str) -> str:
-    return text[:_LONGEST]
+    return as_label(text, _LONGEST)
 
 
 def _count(where: str, values: Mapping[str, Any], name: str) -> int:
@@ -147,8 +157,8 @@ def _number(where: str, values: Mapping[str, Any], name: str) -> float | None:
     value = values.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -(10**6) <= value <= 10**12:
-        raise ParameterError(f"{where}: {name} is {shown(value)}; it must be a number. {_WAY_OUT}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 10**12:
+        raise ParameterError(f"{where}: {name} is {shown(value)}; it must be a number not below 0. {_WAY_OUT}")
     if not math.isfinite(value):
         raise ParameterError(f"{where}: {name} is not finite. {_WAY_OUT}")
     return float(value)

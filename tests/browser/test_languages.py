@@ -89,6 +89,18 @@ def test_an_address_may_ask_for_a_language(visit, fake_address):
     shows(other, "#ds-send", "Send")
 
 
+def test_choices_and_presets_speak_the_visitors_language_too(visit, fake_address):
+    page = visit(f"{fake_address}?lang=zh&load_sets=code,chinese")
+    open_tab(page, "load")
+    for word in ("数学", "代码", "低延迟", "高吞吐"):
+        shows(page, "#ds-load-controls", word)
+    assert not re.search("maths|code|latency", page.inner_text("#ds-load-controls"))
+    checked = "(boxes) => boxes.filter((box) => box.checked).map((box) => box.closest('label').textContent.trim())"
+    assert page.eval_on_selector_all("#ds-load-controls fieldset input[type=checkbox]", checked) == ["代码", "中文"]
+    open_tab(page, "calibration")
+    shows(page, "#ds-cal-controls", "贪心")
+
+
 def test_a_link_brings_tab_and_settings_back_and_the_address_follows_them(visit, fake_address):
     page = visit(f"{fake_address}?policy=banded&l_max=3&temperature=0.7&seed=3&prompt=tell%20%24%7B1%2B1%7D%20%3Cb%3E")
     assert until(lambda: page.input_value("#ds-policy input") == "banded")

@@ -66,6 +66,17 @@ def test_users_are_started_moved_and_stopped_while_figures_and_charts_follow(vis
     page.click("#ds-load-stop")
     shows(page, ".ds-load-state", "Stopped")
     assert until(lambda: crowd.engine.num_active == 0)
+    # The server's last word of the run, which is older than its end, must not make it another visitor's.
+    assert page.evaluate("window.dsparkPage.store.load.endedAt") > 0
+    page.evaluate(
+        """() => {
+          const { store } = window.dsparkPage;
+          store.load.endedAt = performance.now();
+          store.receive(JSON.stringify({ ...store.status, load_run: { users: 9 } }));
+        }"""
+    )
+    time.sleep(0.4)
+    assert "another visitor" not in page.inner_text(".ds-load-state")
 
 
 def test_a_walk_fills_the_table_beside_the_articles(visit, crowd, address, monkeypatch):

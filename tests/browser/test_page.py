@@ -202,6 +202,39 @@ def test_a_new_chat_during_an_answer_ends_it_and_stays_empty(visit, fake, fake_a
     page.wait_for_selector('.ds-round[data-round="1"]')
 
 
+def test_a_new_chat_at_any_moment_leaves_no_button_stuck(visit, fake, fake_address):
+    fake.engine.pace_s, fake.engine.patience = 0.2, 20
+    page = visit(fake_address)
+    for wait_s in (0.0, 0.05, 0.3):
+        page.fill("#ds-prompt textarea", "tell me")
+        page.evaluate("document.querySelector('#ds-send').click()")
+        time.sleep(wait_s)
+        page.evaluate("document.querySelector('#ds-clear').click()")
+        time.sleep(0.5)
+        if page.is_enabled(
+            "#ds-stop"
+        ):  # the message was answered after all: then the page hears of it, and can stop it
+            assert until(lambda: fake.engine.num_active == 1)
+            page.click("#ds-stop")
+        page.wait_for_selector("#ds-send:enabled", timeout=20_000)
+        page.wait_for_selector("#ds-stop:disabled")
+        assert until(lambda: fake.engine.num_active == 0)
+
+
+def test_a_number_beyond_its_range_is_told_in_our_words(visit, fake_address):
+    page = visit(fake_address)
+    page.evaluate(
+        """() => {
+          const field = document.querySelector("#ds-temperature input[type=number]");
+          field.value = 99;
+          field.dispatchEvent(new Event("input", { bubbles: true }));
+        }"""
+    )
+    ask(page, "tell me")
+    shows(page, ".ds-notice", "temperature is 99")
+    assert page.is_enabled("#ds-send")
+
+
 def test_hostile_model_text_stays_text(visit, fake_address, keep):
     page = visit(fake_address)
     ask(page, "hostile")

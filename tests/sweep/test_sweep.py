@@ -219,6 +219,12 @@ def test_a_strangers_file_is_checked_and_brings_no_command_of_its_own(session):
     evil = {**row, "launch": {"vllm": "rm -rf /", "sglang": "", "notes": []}, "drafter": "=cmd()", "best": False}
     again = read_report(json.dumps({**written, "rows": [evil]}))
     assert "rm -rf" not in json.dumps(again)
+    bent = read_report(
+        json.dumps({**written, "device": "CPU \u202eereh ton\x1b", "versions": {"a\u200b": [[1]] * 999}})
+    )
+    assert bent["device"] == "CPU \ufffdereh ton\ufffd"
+    assert list(bent["versions"]) == ["a\ufffd"]
+    assert len(bent["versions"]["a\ufffd"]) < 400
     assert again["rows"][0]["best"]
     assert "'=cmd()" in csv_text(again)
     for broken in (
@@ -229,6 +235,11 @@ def test_a_strangers_file_is_checked_and_brings_no_command_of_its_own(session):
         json.dumps({**written, "rows": [{**row, "l_max": None}]}),
         json.dumps({**written, "rows": [row] * 300}),
         json.dumps({**written, "rows": [{**row, "tau": 1e300}]}),
+        json.dumps({**written, "rows": [{**row, "tokens_per_s": -5}]}),
+        json.dumps({**written, "rows": [{**row, "waste": -1e5}]}),
+        json.dumps({**written, "rows": [{**row, "l_max": -3}]}),
+        json.dumps({**written, "rows": [{**row, "threshold": 1.5}]}),
+        json.dumps({**written, "rows": [{**row, "temperature": -1}]}),
         json.dumps({**written, "plain": {"0": 3}}),
         json.dumps({**written, "rows": [{**row, "tau": float("nan")}]}),
         " " * 2_000_001,

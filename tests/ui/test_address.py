@@ -55,7 +55,7 @@ def test_a_number_field_takes_fractions_where_it_is_not_rounded_to_whole_numbers
     assert address.read({"price": "2.75", "cards": "8"}, {}) == ({"price": 2.75, "cards": 8}, [])
 
 
-@pytest.mark.parametrize("bad", ["", "nan", "inf", "-1", "1.5", "\u0661", "<img src=x>", "9" * 5000, "0x1", "'"])
+@pytest.mark.parametrize("bad", ["", "nan", "inf", "-1", "1.5", "\u0661", "<img src=x>", "9" * 5000, "0x1", "0_1", "'"])
 def test_a_bad_number_is_told_with_its_name_and_what_is_allowed_while_the_rest_applies(address, bad):
     values, problems = address.read({"threshold": bad, "policy": "fixed"}, {})
     assert values == {"policy": "fixed"}
@@ -83,6 +83,8 @@ def test_a_bad_number_is_told_with_its_name_and_what_is_allowed_while_the_rest_a
         ("seed", "x", "seed"),
         ("prompt", "x" * (MAX_TEXT + 1), "2,001 characters"),
         ("tab", "nowhere", "chat, rounds"),
+        ("lang", "xx", "en, zh"),
+        ("seed", "1" * 50, "50 digits"),
     ],
 )
 def test_what_a_control_cannot_take_is_refused_by_name(address, name, bad, told):
@@ -107,6 +109,21 @@ def test_a_pair_that_contradicts_itself_is_left_out_also_where_one_half_is_the_d
 
 def test_names_that_nobody_registered_are_left_alone(address):
     assert address.read({"utm_source": "x", "__theme": "dark", "lang": "zh"}, {}) == ({}, [])
+
+
+def test_of_a_name_that_comes_again_the_first_value_counts_and_it_is_told(address):
+    query = [
+        ("tab", "rounds"),
+        ("l_max", "3"),
+        ("utm", "1"),
+        ("tab", "<b>"),
+        ("l_max", "5"),
+        ("l_max", "x"),
+        ("utm", "2"),
+    ]
+    values, problems = address.read(query, {})
+    assert values == {"l_max": 3}
+    assert problems == [f"{name} stands there more than once; the first counts." for name in ("tab", "l_max")]
 
 
 def test_a_value_goes_into_the_update_that_the_session_makes(address):

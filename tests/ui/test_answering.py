@@ -71,6 +71,34 @@ def test_an_answer_streams_and_ends_with_its_history(desk):
     assert len(desk.visitors) == 0
 
 
+def test_an_answer_that_a_new_chat_ends_leaves_an_empty_page_whose_send_can_be_pressed(desk):
+    desk.session.engine.pace_s = 0.05
+    going = desk.send(max_tokens=2000)
+    assert desk.parts.stop in next(going)
+    changes = desk.wiring.new_chat(ME)
+    assert desk.parts.send not in changes
+    last = list(going)[-1]
+    assert last[desk.parts.history] == []
+    assert last[desk.parts.send]["interactive"]
+    assert not last[desk.parts.stop]["interactive"]
+    assert len(desk.visitors) == 0
+    assert desk.wiring.new_chat(ME)[desk.parts.send]["interactive"]
+
+
+def test_a_message_that_a_new_chat_overtakes_is_not_answered_and_stays(desk):
+    begin = desk.visitors.begin
+
+    def overtaken(*values):
+        desk.wiring.new_chat(ME)
+        begin(*values)
+
+    desk.visitors.begin = overtaken
+    (changes,) = desk.send()
+    assert "send it again" in desk.notice(changes)["text"]
+    assert desk.parts.prompt not in changes
+    assert desk.session.engine.submitted[-1].cancelled.is_set()
+
+
 @pytest.mark.parametrize(
     ("sent", "words"),
     [

@@ -73,6 +73,61 @@ def test_a_bad_value_is_refused_by_its_name(client, wrong, named):
         client.predict(**{"prompt": "tell me", **wrong}, api_name="/generate")
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "named"),
+    [
+        ("race", {"lanes": "plain"}, "lanes"),
+        ("race", {"repeats": "x"}, "repeats"),
+        ("sweep", {"axes": None}, "axes"),
+        ("sweep", {"axes": []}, "axes"),
+        ("sweep", {"axes": "threshold"}, "axes"),
+        ("sweep", {"axes": {"threshold": 1}}, "axes"),
+        ("sweep", {"prompts": "tell me"}, "prompts"),
+        ("sweep", {"prompts": [1]}, "prompts"),
+        ("sweep", {"prompts": {"a": 1}}, "prompts"),
+        ("sweep", {"sets": "chat"}, "sets"),
+        ("sweep", {"sets": 7}, "sets"),
+        ("sweep", {"prompts": None, "sets": ["<b>"]}, "set named"),
+        ("sweep", {"limit": -1}, "limit"),
+        ("sweep", {"limit": True}, "limit"),
+        ("sweep", {"limit": None}, "limit"),
+        ("sweep", {"max_tokens": 513}, "max_tokens"),
+        ("sweep", {"max_tokens": "x"}, "max_tokens"),
+        ("sweep", {"repeats": 11}, "repeats"),
+        ("sweep", {"repeats": []}, "repeats"),
+        ("load", {"users": []}, "users"),
+        ("load", {"drafter": 0}, "drafter"),
+        ("load", {"drafter": []}, "drafter"),
+        ("load", {"sets": 0}, "sets"),
+        ("load", {"sets": "chat"}, "sets"),
+        ("load", {"seconds": None}, "seconds"),
+    ],
+)
+def test_a_value_of_another_kind_or_beyond_the_bounds_is_refused_by_its_name(client, fake, name, wrong, named):
+    usual = {
+        "race": {"prompt": "tell me", "lanes": ["plain", "fixed@2"]},
+        "sweep": {"axes": {"threshold": "0"}, "prompts": ["tell me"]},
+        "load": {},
+    }
+    with pytest.raises(AppError, match=named):
+        client.predict(**{**usual[name], **wrong}, api_name=f"/{name}")
+    assert until(lambda: fake.engine.num_active == 0)
+
+
+def test_a_refusal_is_short_however_long_the_value(client):
+    with pytest.raises(AppError) as refused:
+        client.predict("tell me", policy="x" * 300_000, api_name="/generate")
+    assert str(refused.value).startswith("policy 'xx")
+    assert str(refused.value).endswith("is unknown.")
+    assert len(str(refused.value)) < 5000
+
+
+def test_a_prompt_of_several_lines_is_one_prompt_of_a_sweep(client):
+    asked = {"axes": {"threshold": "0"}, "prompts": ["tell me\nof the sea", " "], "max_tokens": 8}
+    _, report = client.predict(**asked, api_name="/sweep")
+    assert report["settings"]["prompts"] == {"own prompts": 1}
+
+
 def test_a_call_that_is_cancelled_ends_its_answer(client, fake):
     fake.engine.pace_s = 0.2
     try:

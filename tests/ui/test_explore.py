@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dspark_core.sweep.read import read_report
+from dspark_core.sweep.read import MAX_CHARACTERS, read_report
 from tests.ui.fake_session import FakeSession
 from ui.explore.asked import MAX_ANSWERS, MAX_PROMPTS
 from ui.explore.desk import Desk
@@ -154,6 +154,18 @@ def test_a_recorded_sweep_is_opened_as_recorded_and_hostile_text_stays_inert(des
     assert told["report"]["model"].startswith("</script>")
     broken = json.loads(desk.open(json.dumps({"file": '{"kind": "other"}'})))
     assert "holds no sweep" in broken["error"]
+
+
+def test_every_sweep_that_the_reader_takes_can_be_opened(desk):
+    *_, last = started(desk)
+    left = {**ROW, "reason": 'of "these" too many'}
+    long = json.dumps(last["report"] | {"left_out": [left] * 4096})
+    long += " " * (MAX_CHARACTERS - len(long))
+    told = json.loads(desk.open(json.dumps({"file": long})))
+    assert told["state"] == "recorded"
+    assert len(told["report"]["left_out"]) == 4096
+    told = json.loads(desk.open(json.dumps({"file": long + " "})))
+    assert "at most 2,000,000 are read" in told["error"]
 
 
 def test_a_row_becomes_the_controls_of_chat(desk):

@@ -132,6 +132,15 @@ def test_a_collection_stopped_half_way_keeps_what_is_done():
     assert 3 <= told[-1]["figures"]["answers"] < 72
 
 
+def test_a_collection_stopped_before_anything_was_done_does_not_say_that_it_kept_something():
+    collecting = Collecting(host(0.05))
+    told = []
+    for message in collection(collecting, prompts=72):
+        told.append(json.loads(message))
+        collecting.stop(VISITOR)
+    assert told[-1] == {"kind": "calibration", "run": {"state": "nothing", "text": ""}}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import gradio as gr
 import httpx
 import pytest
 
@@ -182,3 +183,19 @@ def test_an_interrupt_ends_the_process_while_it_is_imported():
         _, said = process.communicate(timeout=50)
     assert process.returncode == 130
     assert "Traceback" not in said
+
+
+def test_no_listener_cancels_another():
+    host = SessionHost(lambda _: None, "fake")
+    fns = in_a_loop(lambda: build_page(host)).fns.values()
+    # The browser would no longer listen to one that goes on here, and its buttons would stay as they are.
+    assert [fn.name for fn in fns if fn.cancels] == []
+
+
+def test_no_listener_lets_gradio_refuse_a_number():
+    host = SessionHost(lambda _: None, "fake")
+    fns = in_a_loop(lambda: build_page(host)).fns.values()
+    # Its exception names no control and fills the log; ours are checked by `ui.inputs`, with words.
+    ranged = [fn for fn in fns if fn.fn and any(isinstance(part, (gr.Slider, gr.Number)) for part in fn.inputs)]
+    assert ranged
+    assert [fn.name for fn in ranged if fn.preprocess] == []

@@ -1,5 +1,8 @@
 """Each visitor steers the own answer and nobody else's."""
 
+import pytest
+
+from dspark_core.errors import ParameterError
 from dspark_core.params import ScheduleParams
 from ui.visitors import Visitors
 
@@ -47,3 +50,21 @@ def test_a_forgotten_answer_is_cancelled_and_no_longer_held():
     assert answer.cancelled
     assert not visitors.holds("me", answer)
     assert not visitors.running("me")
+
+
+def test_a_message_whose_conversation_is_forgotten_before_its_answer_begins_is_not_answered():
+    visitors, answer, next_answer = Visitors(), Recorder(), Recorder()
+    ticket = visitors.ask("me")
+    assert not visitors.forget("me")
+    with pytest.raises(ParameterError, match="send it again"):
+        visitors.begin("me", answer, ticket)
+    assert answer.cancelled
+    assert not visitors.running("me")
+    visitors.begin("me", next_answer, visitors.ask("me"))
+    assert visitors.holds("me", next_answer)
+
+
+def test_a_message_that_is_given_up_leaves_nothing():
+    visitors = Visitors()
+    visitors.give_up("me", visitors.ask("me"))
+    assert visitors._asking == {}

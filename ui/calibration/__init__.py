@@ -28,7 +28,11 @@ class Calibration:
         with gr.Column(elem_id="ds-cal-controls", elem_classes=["ds-card", "ds-settings"]):
             with gr.Row(elem_classes=["ds-settings-row"]):
                 self._setting = gr.Radio(
-                    list(SETTINGS), value="greedy", label=say("Answers drawn"), elem_id="ds-cal-setting", min_width=220
+                    [(say("greedy") if name == "greedy" else name, name) for name in SETTINGS],
+                    value="greedy",
+                    label=say("Answers drawn"),
+                    elem_id="ds-cal-setting",
+                    min_width=220,
                 )
                 self._prompts = gr.Slider(
                     2, MOST_PROMPTS, 12, step=2, label=say("Prompts to collect"), min_width=160,

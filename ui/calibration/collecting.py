@@ -94,7 +94,7 @@ class Collecting:
                     yield _state("running", "", done=len(parts), total=total, left_s=left_s)
                     told_s = time.monotonic()
             if not parts:
-                yield _state("stopped", "")
+                yield _state("nothing", "")
                 return
             kept = [parts[number] for number in sorted(parts)]
             yield _state("fitting", "", done=len(parts), total=total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
@@ -14,7 +14,7 @@ from dspark_core.fields import Fields
 from dspark_core.sweep.grid import Grid, Point, grid_of
 from dspark_core.sweep.plan import Settings, steps
 from dspark_core.sweep.values import AXES
-from ui.inputs import read_text
+from ui.inputs import MAX_CHARACTERS, read_text
 from ui.ports import InfoPort, SessionPort
 
 MAX_PROMPTS = 24
@@ -33,10 +33,10 @@ class Asked:
     settings: Settings
 
 
-def read_object(text: object) -> Fields:
+def read_object(text: object, longest: int = MAX_CHARACTERS) -> Fields:
     """The JSON object that a script has sent. Raises ParameterError."""
     try:
-        values = json.loads(read_text("What was asked", text))
+        values = json.loads(read_text("What was asked", text, longest))
     except (ValueError, RecursionError) as error:
         raise ParameterError(f"What was asked is not valid JSON. {_WAY_OUT}") from error
     if not isinstance(values, dict):
@@ -48,7 +48,7 @@ def read_sweep(session: SessionPort, text: object) -> Asked:
     """Grid and settings of a sweep that a script asks for. Raises ParameterError."""
     fields = read_object(text)
     limit = fields.whole("limit", 1, MAX_PROMPTS, default=2)
-    prompts = own_prompts(fields.text("prompts", "")) or built_in(fields.texts("sets", ()), limit)
+    prompts = own_prompts(fields.text("prompts", "").splitlines()) or built_in(fields.texts("sets", ()), limit)
     return asked_of(
         session,
         fields.section("axes"),
@@ -62,9 +62,11 @@ def asked_of(
     session: SessionPort, axes: Mapping[str, Any], prompts: tuple[Prompt, ...], tokens: int, repeats: int
 ) -> Asked:
     """Grid and settings within the page's bounds: one engine serves all visitors. Raises ParameterError."""
-    unknown = [name for name in axes if name not in {axis.name for axis in AXES}]
-    if unknown or not all(isinstance(value, str) for value in axes.values()):
-        raise ParameterError(f"The axes are {', '.join(axis.name for axis in AXES)}, each with a text. {_WAY_OUT}")
+    known = [axis.name for axis in AXES]
+    if not isinstance(axes, Mapping) or not all(name in known and isinstance(axes[name], str) for name in axes):
+        raise ParameterError(
+            f'The axes are {", ".join(known)}, each with a text: give them as in {{"threshold": "0:0.9:0.3"}}.'
+        )
     if len(prompts) > MAX_PROMPTS:
         raise ParameterError(f"{len(prompts)} prompts are asked for; the page takes {MAX_PROMPTS}. Leave some out.")
     grid = grid_of(session, {name: read_text(name, value)[:1000] for name, value in axes.items()})
@@ -80,9 +82,9 @@ def asked_of(
     return Asked(grid, settings)
 
 
-def own_prompts(text: str) -> tuple[Prompt, ...]:
-    """A visitor's own prompts, one a line."""
-    return tuple(Prompt(OWN, (line.strip(),)) for line in read_text("The prompts", text).splitlines() if line.strip())
+def own_prompts(texts: Iterable[str]) -> tuple[Prompt, ...]:
+    """A visitor's own prompts, without the empty ones. Raises ParameterError."""
+    return tuple(Prompt(OWN, (read_text("A prompt", text).strip(),)) for text in texts if text.strip())
 
 
 def built_in(sets: tuple[str, ...], limit: int) -> tuple[Prompt, ...]:

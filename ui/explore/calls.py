@@ -11,8 +11,9 @@ from gradio.events import api
 from dspark_core.bench.prompts import DEFAULT_SETS
 from dspark_core.errors import DSparkError
 from ui.endpoints import MAX_CALLS, STEP_S, in_steps, refusal
-from ui.explore.asked import asked_of, built_in, own_prompts
+from ui.explore.asked import MAX_PROMPTS, MAX_REPEATS, MAX_TOKENS, asked_of, built_in, own_prompts
 from ui.explore.desk import Desk
+from ui.inputs import read_between, read_texts
 
 Report = dict[str, Any]
 
@@ -59,8 +60,12 @@ class SweepCalls:
         """
         owner = f"call-{secrets.token_hex(8)}"
         try:
-            wanted = own_prompts("\n".join(prompts or [])) or built_in(tuple(sets or DEFAULT_SETS), limit)
-            running = self._desk.begin(owner, lambda session: asked_of(session, axes, wanted, max_tokens, repeats))
+            own, named = read_texts("The prompts", prompts), read_texts("The sets", sets) or DEFAULT_SETS
+            of_each = read_between("limit", limit, 1, MAX_PROMPTS)
+            tokens = read_between("max_tokens", max_tokens, 1, MAX_TOKENS)
+            times = read_between("repeats", repeats, 1, MAX_REPEATS)
+            wanted = own_prompts(own) or built_in(tuple(named), of_each)
+            running = self._desk.begin(owner, lambda session: asked_of(session, axes, wanted, tokens, times))
         except Exception as error:
             raise refusal(error) from None
         try:

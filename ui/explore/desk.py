@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from dspark_core.sweep.read import MAX_CHARACTERS as MAX_FILE
 from dspark_core.sweep.read import read_report
 from dspark_core.sweep.report import csv_text, head, left_out_json
 from dspark_core.sweep.runner import Sweep
@@ -66,7 +67,8 @@ class Desk:
     def open(self, text: str) -> str:
         """A recorded sweep, read from a file's text."""
         try:
-            report = read_report(read_object(text).text("file"))
+            # as JSON in JSON, a file takes up to twice its room: each quote has a backslash
+            report = read_report(read_object(text, 2 * MAX_FILE).text("file"))
         except Exception as error:
             return _message(state="refused", error=told(error))
         return _message(sweep=secrets.token_hex(4), seq=1, state="recorded", report=report, csv=csv_text(report))

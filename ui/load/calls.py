@@ -13,6 +13,7 @@ from dspark_core.bench.prompts import DEFAULT_SETS
 from dspark_core.errors import DSparkError
 from ui.endpoints import MAX_CALLS, in_steps, refusal
 from ui.host import SessionHost
+from ui.inputs import read_drafter, read_texts
 from ui.load.asked import Wanted
 from ui.load.desk import MAX_RUN_S, Desk
 from ui.load.watch import LOOK_S, cells_json
@@ -74,8 +75,8 @@ class LoadCalls:
         try:
             session = self._host.opened("Call again when it is.")
             wanted = Wanted(
-                users, drafter or next(iter(session.info.drafters)), policy, l_min, l_max, threshold, temperature,
-                max_tokens, sets or list(DEFAULT_SETS), seconds, False,
+                users, read_drafter(drafter, list(session.info.drafters)), policy, l_min, l_max, threshold, temperature,
+                max_tokens, read_texts("The sets", sets) or list(DEFAULT_SETS), seconds, False,
             )  # fmt: skip
             run = self._desk.begin(owner, lambda: wanted.opened(session, walking=False, timed=True))
             until = time.monotonic() + MAX_RUN_S

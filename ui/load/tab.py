@@ -74,7 +74,7 @@ class Load:
         with gr.Row(elem_classes=["ds-settings-buttons"]):
             self._presets = tuple(
                 gr.Button(
-                    f"{p.name}: {p.schedule.l_min}–{p.schedule.l_max}, {p.schedule.threshold}",
+                    f"{say(p.name)}: {p.schedule.l_min}–{p.schedule.l_max}, {p.schedule.threshold}",
                     size="sm", min_width=150, scale=0, elem_classes=["ds-preset"],
                 )
                 for p in PRESETS
@@ -82,7 +82,7 @@ class Load:
         with gr.Row(elem_classes=["ds-settings-row"]):
             self._temperature = gr.Slider(0, 2, 0, step=0.05, label=say("Temperature"))
             self._tokens = gr.Slider(8, 256, 64, step=8, label=say("Tokens an answer"))
-            self._sets = gr.CheckboxGroup(list(SETS), value=list(DEFAULT_SETS), label=say("Prompts"))
+            self._sets = gr.CheckboxGroup(_sets(), value=list(DEFAULT_SETS), label=say("Prompts"))
 
     def _build_buttons(self) -> None:
         with gr.Row(elem_classes=["ds-settings-buttons"]):
@@ -106,7 +106,7 @@ class Load:
         quiet = deck.quiet
         deck.signs["load_run"] = self.desk.sign
         shown = [self._feed, self._start, self._walk, self._stop]
-        shared: dict[str, Any] = {**quiet, "concurrency_limit": 8, "concurrency_id": "load"}
+        shared: dict[str, Any] = {**quiet, "concurrency_limit": 8, "concurrency_id": "load", "preprocess": False}
         self._start.click(self.start, self._wanted, shown, **shared)
         self._walk.click(self.walk, self._wanted, shown, **shared)
         self._stop.click(self.stop, None, None, queue=False, **quiet)
@@ -231,6 +231,12 @@ class Load:
 def note(level: str, text: str) -> str:
     """A message beside the controls."""
     return to_json({"kind": "load_note", "level": level, "text": text})
+
+
+def _sets() -> list[tuple[str, str]]:
+    """The prompt sets with their names for the screen."""
+    names = {"chat": say("chat"), "maths": say("maths"), "code": say("code"), "chinese": say("Chinese")}
+    return [(names[key], key) for key in SETS]
 
 
 def _usual() -> Any:

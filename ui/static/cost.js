@@ -1,11 +1,11 @@
 // The tab Cost: figures come from the server, which has the formulas; here they are drawn, and taken from measurements.
 import { drawLines } from "./lines.js";
-import { make, setText } from "./text.js";
+import { make, setText, significant } from "./text.js";
 import { currentLanguage, later, t } from "./words.js";
 
-const money = (currency, value) => `${currency ? `${currency}\u00a0` : ""}${Number(value.toPrecision(4))}`;
-const plain = (value) => String(Number(value.toPrecision(4)));
-const times = (value) => `× ${Number(value.toPrecision(3))}`;
+const money = (currency, value) => `${currency ? `${currency}\u00a0` : ""}${significant(value)}`;
+const plain = (value) => significant(value);
+const times = (value) => `× ${significant(value, 3)}`;
 
 // The latest measurement: throughput of plain decoding and with drafts, tokens a request, joules a token.
 function fromLoad(store) {

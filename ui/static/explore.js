@@ -11,6 +11,7 @@ const PRESETS = {
   lengths: { policy: "threshold", l_min: "0", l_max: "2,4,7", threshold: "0,0.3,0.6,0.9" },
   policies: { policy: "fixed,threshold,banded,prefix,delayed" },
 };
+const MAX_BYTES = 2_000_000; // as dspark_core/sweep/read.py reads at most
 const MOST_LINKED = 2000; // characters
 const STATES = {
   waiting: later("waits for another visitor's sweep: {ahead} ahead"), running: later("measuring"), done: later("done"),
@@ -214,7 +215,7 @@ export function mountExplore(root, store) {
     const [chosen] = file.files;
     file.value = "";
     if (!chosen) return;
-    if (chosen.size > 4_000_000) sweep.error = t("This file is too large for a sweep.");
+    if (chosen.size > MAX_BYTES) sweep.error = t("This file is too large for a sweep: at most {size} MB are read. Open a JSON file that Explore has exported.", { size: MAX_BYTES / 1e6 });
     else send("open", { file: await chosen.text(), id: Math.random() });
     redraw();
   });

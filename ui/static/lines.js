@@ -1,5 +1,7 @@
 // Line drawings over a number axis, as SVG: all text is text, colours come from the page's variables.
 
+import { along, boxOf, freest } from "./places.js";
+
 const BOX = { left: 46, right: 14, top: 14, bottom: 52, width: 520, height: 212 };
 
 const nodesOf = (svg) => (name, attributes, text) => {
@@ -62,9 +64,14 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
     if (dots) for (const [at, value] of points) if (Number.isFinite(value)) all.push(node("circle", { cx: px(at), cy: py(value), r: 4, class: `ds-curve-dot ${className}` }));
   }
   for (const { x: at, y: value, words } of marks) {
-    const right = px(at) < BOX.width * 0.6;
+    const sides = px(at) < BOX.width * 0.6 ? [1, -1] : [-1, 1];
+    const places = [-8, 18].flatMap((down) => sides.map((side) => {
+      const [left, foot, anchor] = [px(at) + 10 * side, py(value) + down, side > 0 ? "start" : "end"];
+      return { left, foot, anchor, box: boxOf(words, left, foot, anchor) };
+    }));
+    const { left, foot, anchor } = freest(places, series.flatMap(({ points }) => along(points.filter(([, each]) => Number.isFinite(each)).map(([each, other]) => [px(each), py(other)]))));
     all.push(node("circle", { cx: px(at), cy: py(value), r: 6, class: "ds-mark-now" }));
-    names.push(node("text", { x: px(at) + (right ? 10 : -10), y: py(value) - 8, "text-anchor": right ? "start" : "end", class: "ds-level-name ds-mark-words" }, words));
+    names.push(node("text", { x: left, y: foot, "text-anchor": anchor, class: "ds-level-name ds-mark-words" }, words));
   }
   if (nothing) names.push(node("text", { x: (BOX.left + BOX.width - BOX.right) / 2, y: BOX.height / 2, "text-anchor": "middle" }, empty));
   svg.replaceChildren(...all, ...names);

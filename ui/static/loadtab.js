@@ -7,6 +7,7 @@ const WINDOW_S = 60;
 const MOST_MOMENTS = 300;
 const WALKED = [1, 2, 4, 8, 16, 32];
 const RUNNING = "running";
+const STATUS_LATE_MS = 2000; // so long after its end the server's last word may still be of a run
 const PLAIN = "plain";
 
 // What the browser keeps of runs: moments of the latest one, and of all of them what was measured last.
@@ -18,11 +19,13 @@ export class LoadState {
     this.moments = [];
     this.cells = new Map(); // lane -> users -> figures
     this.lane = null; // the method of the table
+    this.endedAt = -Infinity; // when the latest run of this page did
   }
 
   take(message) {
     if (message.run === this.last?.run && message.seq < this.last.seq) return;
     if (message.run !== this.last?.run) this.moments = [];
+    if (this.running && message.state !== RUNNING) this.endedAt = performance.now();
     this.last = message;
     const newest = this.moments.at(-1)?.i ?? 0;
     this.moments.push(...message.moments.filter((moment) => moment.i > newest));
@@ -38,6 +41,11 @@ export class LoadState {
 
   get running() {
     return this.last?.state === RUNNING;
+  }
+
+  // Whether the run that the server tells of may be this page's own.
+  get mayBeOwn() {
+    return this.running || performance.now() < this.endedAt + STATUS_LATE_MS;
   }
 
   of(lane) {
@@ -59,7 +67,7 @@ const gain = (over) => {
 
 function stateWords(state, status) {
   const { last } = state;
-  const other = status?.load_run && !state.running ? t("A load run with {users} {users:user|users} goes on, started by another visitor. Its users share the engine with everybody; yours can begin when it has ended.", { users: status.load_run.users }) : "";
+  const other = status?.load_run && !state.mayBeOwn ? t("A load run with {users} {users:user|users} goes on, started by another visitor. Its users share the engine with everybody; yours can begin when it has ended.", { users: status.load_run.users }) : "";
   if (other) return other;
   if (!last) return t("Nothing measured yet. Start lets virtual users ask the built-in prompts, each the next one when the last answer has ended. You can chat beside them: the last places stay free for visitors.");
   const words = { lane: last.lane, users: last.users, place: last.place[0], parts: last.place[1], failure: last.failure };

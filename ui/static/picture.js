@@ -1,5 +1,7 @@
 // Small drawings of one round as SVG: all text is text, colours come from the page's variables.
 
+import { along, boxOf, freest } from "./places.js";
+
 const BOX = { left: 44, right: 12, top: 14, bottom: 30, width: 520, height: 190 };
 
 function node(svg, name, attributes, text) {
@@ -17,6 +19,9 @@ export class Picture {
     this.first = first;
     this.low = low;
     this.high = high > low ? high : low + 1;
+    this.names = []; // of the lines across
+    this.drawn = []; // points of what names should not cover
+    this.taken = []; // boxes of other words
     svg.replaceChildren();
     for (const value of ticks) {
       const y = this.y(value);
@@ -48,10 +53,26 @@ export class Picture {
     this.svg.insertBefore(made, this.svg.querySelector(".ds-level-name"));
   }
 
-  // A line across at a value, with its name at the right end.
+  // A line across at a value, with its name on it where nothing else is drawn, at the right end if it can be.
   level(value, words, className = "ds-level") {
     this.line(BOX.left, this.y(value), BOX.width - BOX.right, this.y(value), className);
-    this.text(BOX.width - BOX.right, this.y(value) - 4, words, "end", "ds-level-name");
+    const made = node(this.svg, "text", { class: "ds-level-name" }, words);
+    this.svg.append(made);
+    this.names.push({ made, words, y: this.y(value) });
+    this.placeNames();
+  }
+
+  placeNames() {
+    const [left, right] = [BOX.left + 4, BOX.width - BOX.right];
+    const taken = [...this.taken];
+    for (const { made, words, y } of this.names) {
+      const feet = [y - 4, y + 13].filter((foot) => foot < BOX.height - BOX.bottom && foot > BOX.top + 8);
+      const ends = [[right, "end"], [left, "start"], [(left + right) / 2, "middle"]];
+      const places = feet.flatMap((foot) => ends.map(([x, anchor]) => ({ x, y: foot, anchor, box: boxOf(words, x, foot, anchor) })));
+      const { x, y: foot, anchor, box } = freest(places, this.drawn, taken);
+      taken.push(box);
+      for (const [name, value] of Object.entries({ x, y: foot, "text-anchor": anchor })) made.setAttribute(name, value);
+    }
   }
 
   // What lies behind a place is grey.
@@ -60,10 +81,15 @@ export class Picture {
     const width = Math.max(0, BOX.width - BOX.right - x);
     this.svg.append(node(this.svg, "rect", { x, y: BOX.top, width, height: BOX.height - BOX.top - BOX.bottom, class: "ds-shade" }));
     this.text(x + 4, BOX.top + 10, words, "start", "ds-level-name");
+    this.taken.push(boxOf(words, x + 4, BOX.top + 10, "start"));
   }
 
   path(points, className) {
-    if (points.length) this.under(node(this.svg, "polyline", { points: points.map(([at, value]) => `${this.x(at)},${this.y(value)}`).join(" "), class: className }));
+    if (!points.length) return;
+    const places = points.map(([at, value]) => [this.x(at), this.y(value)]);
+    this.under(node(this.svg, "polyline", { points: places.map((place) => place.join(",")).join(" "), class: className }));
+    this.drawn.push(...along(places));
+    this.placeNames();
   }
 
   dot(at, value, className, fate) {

@@ -1,6 +1,6 @@
 // Recorded answers: the banner that says so, and loading, choosing and saving them.
 import { Recording } from "./recording.js";
-import { make, setText } from "./text.js";
+import { make, setText, spoken } from "./text.js";
 import { t } from "./words.js";
 
 const MAX_BYTES = 20_000_000; // as ui/recorded.py reads at most
@@ -46,7 +46,7 @@ export class Records {
     try {
       this.ask?.({ do: "load", name: file.name, text: await textOf(file) });
     } catch (error) {
-      this.failed(t("{name} cannot be read: {why}", { name: file.name.slice(0, 80), why: error.message }));
+      this.failed(t("{name} cannot be read: {why} Load a file as Rounds saves it.", { name: spoken(file.name.slice(0, 80)), why: error.message }));
     }
   }
 }

@@ -9,6 +9,7 @@ const WORDS = {
   running: (run) => t("{done} of {total}, {left}", { done: run.done, total: run.total, left: left(run.left_s) }),
   fitting: () => t("fitting the temperatures"),
   stopped: () => t("Stopped; what was done is kept and shown."),
+  nothing: () => t("Stopped before anything was done; what is shown is from before."),
   failed: (run) => run.text,
   done: () => "",
 };

@@ -13,19 +13,30 @@ export function setText(node, text) {
 
 const SIGNS = { "\n": "⏎", "\r": "␍", "\t": "⇥" };
 
+// Control characters, and those that cannot be seen or turn the words after them around.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const codeOf = (sign) => sign.codePointAt(0).toString(16).padStart(4, "0");
+
 // A token as it stands in the ribbon: white space and invisible characters get signs.
 export function visible(text) {
   if (text === "") return "∅";
   if (/^ +$/.test(text)) return "␣".repeat(Math.min(text.length, 8)) + (text.length > 8 ? `×${text.length}` : "");
   return text
     .replace(/[\n\r\t]/g, (sign) => SIGNS[sign])
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (sign) =>
-      `⟨${sign.codePointAt(0).toString(16).padStart(4, "0")}⟩`);
+    .replace(UNSEEN, (sign) => `⟨${codeOf(sign)}⟩`);
 }
 
-export const spoken = (text) => JSON.stringify(text);
+// A text in quotes inside of a sentence.
+export const spoken = (text) => JSON.stringify(text).replace(UNSEEN, (sign) => `\\u${codeOf(sign)}`);
 export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 export const count = (value) => value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+// So many digits that tell something, thousands apart; very large and very small ones as powers of ten.
+export function significant(value, digits = 4) {
+  const rounded = Number(value.toPrecision(digits));
+  const size = Math.abs(rounded);
+  if (size !== 0 && (size >= 1e15 || size < 1e-6)) return String(rounded);
+  return rounded.toLocaleString("en-GB", { maximumFractionDigits: 12 }).replaceAll(",", "\u202f");
+}
 export const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 2 : 1);
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import gradio as gr
 
 _HERE = Path(__file__).parent
+LANGUAGES = ("en", *sorted(path.parent.name for path in _HERE.glob("*/chat.json")))
 
 
 @lru_cache
