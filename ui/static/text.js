@@ -25,7 +25,7 @@ export function visible(text) {
 
 export const spoken = (text) => JSON.stringify(text);
 export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
-export const count = (value) => value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+export const count = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 export const ms = (seconds) => (seconds * 1000).toFixed(seconds < 0.01 ? 2 : 1);
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 
