@@ -28,7 +28,7 @@ from ui.trace import OVERLAP_ROUNDS, Trace, to_json
 from ui.visitors import Visitors
 
 _LOG = logging.getLogger(__name__)
-MAX_YIELDS_PER_S = 8.0
+MAX_YIELDS_PER_S = 8.25
 Turn = dict[str, str]
 Changes = dict[Any, Any]
 
@@ -155,10 +155,10 @@ class Answering:
                     if not self._visitors.holds(visitor, generation):
                         break
                     if line.followed:
-                        line.put(trace.message(overlap))
+                        line.put(trace.message(overlap, laws=line.laws))
                         overlap = 0  # on this way nothing is lost
                     else:
-                        yield {parts.answer: trace.message()}
+                        yield {parts.answer: trace.message(laws=line.laws)}
                         overlap = OVERLAP_ROUNDS
             yield self._ending(turns, trace) if self._visitors.holds(visitor, generation) else self._freed(visitor)
         finally:
@@ -215,17 +215,22 @@ def paced(generation: GenerationPort, trace: Trace, at_least_s: float = math.inf
 
     Where nothing is new for ``at_least_s`` it yields as well, for callers who can be closed only between two steps.
     """
-    drawn, waiting = 0.0, False
+    drawn, waiting, period_s = 0.0, False, 1.0 / MAX_YIELDS_PER_S
     while trace.finished is None:
-        due = drawn + 1.0 / MAX_YIELDS_PER_S - time.monotonic()
-        event = generation.next_event(max(0.0, due) if waiting else 0.25)
-        if event is not None:
+        event = generation.next_event(0.0 if waiting else 0.25)
+        while event is not None:
             trace.add(event)
             waiting = True
+            event = generation.next_event(0.0) if trace.finished is None else None
         if generation.held != trace.held:
             trace.held = generation.held
             waiting = True
         waiting = waiting or time.monotonic() >= drawn + at_least_s
-        if trace.finished is None and waiting and time.monotonic() >= drawn + 1.0 / MAX_YIELDS_PER_S:
+        if trace.finished is not None or not waiting:
+            continue
+        due_s = drawn + period_s - time.monotonic()
+        if due_s > 0:
+            time.sleep(due_s)  # to wake for every event would take the interpreter from the engine each time
+        else:
             yield
-            drawn, waiting = time.monotonic(), False
+            drawn, waiting = max(drawn + period_s, time.monotonic() - period_s / 2), False  # late once, not slower

@@ -16,7 +16,7 @@ from starlette.routing import Route
 _ENVIRONMENT = {"GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_ANALYTICS_MAX_EVENTS": "1"}
 # It looks a thousand times a second for events that wait, and a hundred times for progress bars, of which there are
 # none here; each look takes the interpreter from the engine's thread.
-QUEUE_LOOKS_S = 0.02
+QUEUE_LOOKS_S = 0.05
 _PROGRESS_LOOKS_S = 1.0
 # A status tracker counts seconds in every frame while something is pending, and the page's own loader, which is taken
 # away while it counts, never ends: sixty frames a second as long as the page is open. No tracker is ever shown here.

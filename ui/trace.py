@@ -133,7 +133,7 @@ class Trace:
         self._seq = 0
         self._sent = 0
         self._rounds: list[dict[str, Any]] = []
-        self._laws: list[tuple[int, list[Any]]] = []  # by round; large, so each is sent once, and all at the end
+        self._laws: list[tuple[int, Inspection]] = []  # by round; large, so each is sent once, and all at the end
         self._laws_sent = 0
         self._telemetry = Telemetry()
         self._recent: deque[Summary] = deque(maxlen=RECENT_ROUNDS)
@@ -159,7 +159,7 @@ class Trace:
         elif isinstance(event, DecodeRound):
             self._rounds.append(round_json(event))
             if event.inspection is not None:
-                self._laws.append((event.index, laws_json(event.inspection)))
+                self._laws.append((event.index, event.inspection))
             # Its counts only: these are added up at each message.
             self._recent.append(replace(summarise(event), accepted_lengths=(), conditional=(), survival=()))
         else:
@@ -181,17 +181,22 @@ class Trace:
         """What the answer began with; the seed is a text. None until the prompt is read."""
         return self._prefilled
 
-    def message(self, overlap: int = OVERLAP_ROUNDS) -> str:
-        """The next message, with so many rounds of those before; after the end of the answer, the whole trace."""
-        return to_json(self.body(overlap))
+    def message(self, overlap: int = OVERLAP_ROUNDS, *, laws: bool = True) -> str:
+        """The next message, with so many rounds of those before; after the end of the answer, the whole trace.
 
-    def body(self, overlap: int = OVERLAP_ROUNDS) -> dict[str, Any]:
+        Without ``laws``, those of the rounds so far are left to a later message.
+        """
+        return to_json(self.body(overlap, laws=laws))
+
+    def body(self, overlap: int = OVERLAP_ROUNDS, *, laws: bool = True) -> dict[str, Any]:
         """What the next message says."""
         self._seq += 1
         first = 0 if self.finished else max(0, self._sent - overlap)
         self._sent = len(self._rounds)
-        laws = self._laws if self.finished else self._laws[self._laws_sent :]
-        self._laws_sent = len(self._laws)
+        seen: list[tuple[int, Inspection]] = []
+        if laws or self.finished:
+            seen = self._laws if self.finished else self._laws[self._laws_sent :]
+            self._laws_sent = len(self._laws)
         return {
             "kind": "answer",
             "answer": self.answer,
@@ -201,7 +206,7 @@ class Trace:
             "held": [self.held.rate, self.held.note],
             "prefilled": self._prefilled,
             "rounds": self._rounds[first:],
-            "laws": laws,
+            "laws": [[index, laws_json(inspection)] for index, inspection in seen],
             "total": len(self._rounds),
             "figures": figures_json(self._telemetry.summary()),
             "recent": figures_json(merge(self._recent)),

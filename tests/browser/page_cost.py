@@ -4,6 +4,9 @@ Each pair answers one request twice: once with the page open in Chromium and ask
 page open; who is first alternates. Speed is the engine's own: tokens over the time between its events *prefilled* and
 *finished*, so what the page takes between rounds counts too. Of the page itself it tells the drawings a second, the
 long tasks of the browser after loading, and the heap of the browser tab before and after a long answer.
+
+Speeds change with whatever else the machine does; the CPU time that the page takes does so much less. It is counted
+between the same two events, for the server's threads beside the engine's and for each kind of Chromium's processes.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 from dspark_core.engine import Generation
 from dspark_core.events import Event, Finished, Prefilled
 from tests.browser.conftest import CHROMIUM_FLAGS
+from tests.browser.cpu import cpu_s, cpu_since
 from tests.ui.pages import served
 from ui.settings import Settings
 
@@ -39,6 +43,7 @@ class Watched:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.speeds: list[float] = []
+        self.begun = threading.Event()  # an answer has begun; whoever waits for it clears it before
         self._ended = threading.Condition()
         self._began_s: dict[int, float] = {}
         hear = Generation._hear
@@ -47,6 +52,7 @@ class Watched:
             hear(generation, event)
             if isinstance(event, Prefilled):
                 self._began_s[id(generation)] = time.perf_counter()
+                self.begun.set()
             if isinstance(event, Finished):
                 self._end(generation, event)
 
@@ -85,8 +91,14 @@ def _asked(page: Any, watched: Watched, prompt: str) -> dict[str, Any]:
     number = len(watched.speeds)
     before = page.evaluate("[performance.now(), window.drawn]")
     page.fill("#ds-prompt textarea", prompt)
+    watched.begun.clear()
     page.keyboard.press("Enter")
+    watched.begun.wait(timeout=60)
+    cpu, begun, drawn_before = cpu_s(), time.perf_counter(), page.evaluate("window.drawn")
     speed = watched.speed(number)
+    cpu = cpu_since(cpu)
+    took_s = time.perf_counter() - begun
+    updates = max(1, page.evaluate("window.drawn") - drawn_before)
     page.wait_for_function("dsparkPage.store.finish", timeout=120_000)
     now, drawn = page.evaluate("[performance.now(), window.drawn]")
     tasks = page.evaluate(
@@ -96,6 +108,10 @@ def _asked(page: Any, watched: Watched, prompt: str) -> dict[str, Any]:
         "tokens_per_s": speed,
         "drawings_per_s": (drawn - before[1]) / (now - before[0]) * 1000,
         "long_tasks_ms": sorted(tasks, reverse=True)[:5],
+        "updates_per_s": round(updates / took_s, 2),
+        "cpu_ms_per_s": round(sum(cpu.values()) / took_s * 1000, 1),
+        "cpu_ms_per_update": round(sum(cpu.values()) / updates * 1000, 1),
+        "cpu_ms_per_s_by": {kind: round(taken / took_s * 1000, 1) for kind, taken in cpu.items() if taken},
     }
 
 
@@ -143,6 +159,9 @@ def measure(pairs: int, tokens: int, long_tokens: int) -> dict[str, Any]:
         "ratio_median": statistics.median(ratios),
         "ratios": ratios,
         "drawings_per_s_median": statistics.median(row["page"]["drawings_per_s"] for row in rows),
+        "updates_per_s_median": statistics.median(row["page"]["updates_per_s"] for row in rows),
+        "cpu_ms_per_s_median": statistics.median(row["page"]["cpu_ms_per_s"] for row in rows),
+        "cpu_ms_per_update_median": statistics.median(row["page"]["cpu_ms_per_update"] for row in rows),
         "longest_task_ms": max((took for row in rows for took in row["page"]["long_tasks_ms"]), default=0),
         "long_answer": long,
         "heap_mb": [round(size / 1e6, 1) for size in heap],

@@ -109,3 +109,15 @@ def test_laws_are_sent_once_and_all_at_the_end():
     assert candidates == [[[10, "t0", 0.1, 0.5, 0.4, None]], [[11, "t1", 0.1, 0.5, 0.4, None]]]
     assert (bonus, throughputs, stopped_at, temperature) == ([], [30, 31.5], 0.2, 0.7)
     assert {tuple(message["laws"]) for message in messages_of(events_of())} == {()}
+
+
+def test_laws_that_nobody_looks_at_are_left_to_a_later_message():
+    trace = Trace("a")
+    trace.add(prefilled())
+    sent = []
+    for index, laws in enumerate((False, False, True, False)):
+        trace.add(decode_round("ar", index=index))
+        sent.append([number for number, _ in trace.body(0, laws=laws)["laws"]])
+    trace.add(finished())
+    assert sent == [[], [], [0, 1, 2], []]
+    assert [number for number, _ in trace.body(0, laws=False)["laws"]] == [0, 1, 2, 3], "the last message has all"

@@ -1,6 +1,9 @@
-// Three live charts, each made once and then updated in place (zoom and hover survive).
+// Three live charts. While an answer runs they are drawn on a canvas; at rest, and where the pointer is, by Plotly, each
+// made once and then updated in place (zoom and hover survive).
 import { fateColour, markOf, variable } from "./fates.js";
+import { LivePlot } from "./live_plot.js";
 import { loadNote, signalWords } from "./load.js";
+import { GLANCE_MS } from "./store.js";
 import { fixed, percent, setText } from "./text.js";
 import { t } from "./words.js";
 
@@ -18,7 +21,8 @@ function look() {
   return {
     ink: variable("--body-text-color"), muted: variable("--body-text-color-subdued"), line: variable("--ds-line"),
     accent: variable("--ds-accent"), band: variable("--ds-band"), survival: variable("--ds-survival"),
-    panel: variable("--block-background-fill"), band2: variable("--ds-band-line"),
+    panel: variable("--block-background-fill"), band2: variable("--ds-band-line"), font: variable("--font"),
+    fate: Object.fromEntries([...Object.keys(SYMBOLS), "correction"].map((fate) => [fate, fateColour(fate)])),
   };
 }
 
@@ -33,7 +37,7 @@ function layout(colours, { x, y, ...rest }) {
     margin: { l: 44, r: 12, t: 26, b: 40 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: variable("--font"), size: 12, color: colours.muted },
+    font: { family: colours.font, size: 12, color: colours.muted },
     hoverlabel: { bgcolor: colours.panel, bordercolor: colours.line, font: { color: colours.ink, size: 12 } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: window.innerWidth < 480 ? 10 : 11 }, itemwidth: 30 },
     showlegend: true,
@@ -75,7 +79,7 @@ function blockFigure(store, colours) {
     {
       name: confident || !round ? t("confidence c") : t("draft probability"), x: xs, y: draft.map(value), mode: "lines+markers",
       line: { color: colours.accent, width: 2 },
-      marker: { size: 10, symbol: draft.map((token) => SYMBOLS[token.fate]), color: draft.map((token) => fateColour(token.fate)), line: { width: 2, color: draft.map((token) => fateColour(token.fate)) } },
+      marker: { size: 10, symbol: draft.map((token) => SYMBOLS[token.fate]), color: draft.map((token) => colours.fate[token.fate]), line: { width: 2, color: draft.map((token) => colours.fate[token.fate]) } },
       customdata: draft.map((token) => `${markOf(token.fate)} ${t(token.fate)}`),
       hovertemplate: `${t("position")} %{x}: %{y:.2f}, %{customdata}<extra></extra>`,
     },
@@ -111,7 +115,7 @@ function blockFigure(store, colours) {
 const roundTraces = (colours, many) => [
   { name: "L_max", x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, showlegend: false, hoverinfo: "skip" },
   { name: t("bounds"), x: [], y: [], mode: "lines", line: { width: 1, color: colours.band2, shape: "hv" }, fill: "tonexty", fillcolor: colours.band, hovertemplate: "L_min %{y}<extra></extra>" },
-  { name: t("accepted"), x: [], y: [], type: "bar", marker: { color: fateColour("accepted"), opacity: many ? 1 : 0.75, line: { width: 0 } }, width: many ? 1 : 0.62, hovertemplate: `${t("round")} %{x}: ${t("accepted")} %{y}<extra></extra>` },
+  { name: t("accepted"), x: [], y: [], type: "bar", marker: { color: colours.fate.accepted, opacity: many ? 1 : 0.75, line: { width: 0 } }, width: many ? 1 : 0.62, hovertemplate: `${t("round")} %{x}: ${t("accepted")} %{y}<extra></extra>` },
   { name: t("chosen ℓ"), x: [], y: [], mode: many ? "lines" : "lines+markers", line: { width: many ? 1.25 : 2, color: colours.accent, shape: "hvh" }, marker: { size: 4 }, hovertemplate: `${t("round")} %{x}: ℓ %{y}<extra></extra>` },
 ];
 
@@ -149,11 +153,23 @@ function loadFigure(store, colours) {
   const judged = samples.findLast(({ signal }) => signal?.value != null)?.signal;
   if (judged) traces.push({ name: t("signal: {name}", judged), x: xs, y: samples.map(({ signal }) => (signal?.value == null ? null : signal.value * 100)), customdata: samples.map(({ signal }) => signal?.name ?? ""), mode: "lines", line: { color: colours.ink, width: 1.5, shape: "hv" }, hovertemplate: "%{y:.0f} %<extra>%{customdata}</extra>" });
   const powered = samples.some(({ load }) => load.power !== null);
-  if (powered) traces.push({ name: t("power, W"), x: xs, y: samples.map(({ load }) => load.power), mode: "lines", yaxis: "y2", line: { color: fateColour("correction"), width: 2, dash: "dash" }, hovertemplate: `%{y:.0f} W<extra>${t("power")}</extra>` });
+  if (powered) traces.push({ name: t("power, W"), x: xs, y: samples.map(({ load }) => load.power), mode: "lines", yaxis: "y2", line: { color: colours.fate.correction, width: 2, dash: "dash" }, hovertemplate: `%{y:.0f} W<extra>${t("power")}</extra>` });
   const last = samples.at(-1)?.load;
   const words = last ? `${last.source}: ${t("utilisation")} ${percent(last.utilisation)}, ${t("memory")} ${last.memoryTotal ? percent(last.memoryUsed / last.memoryTotal) : "–"}${last.power === null ? "" : `, ${Math.round(last.power)} W`}` : t("No sample yet");
   const second = powered ? { yaxis2: { overlaying: "y", side: "right", rangemode: "tozero", showgrid: false, tickfont: { size: 11 }, automargin: true } } : {};
   return { traces, words, layout: layout(colours, { x: { name: t("seconds ago"), range: [Math.min(-60, xs[0] ?? -60), 0], showgrid: false }, y: { range: [0, 105], ticksuffix: " %", tickvals: [0, 50, 100] }, ...second, height: traces.length > 3 ? 236 : 200 }) };
+}
+
+// All rounds, or while an answer runs the latest ones.
+function roundsFigure(store, colours) {
+  const shown = store.rounds.slice(store.running ? -WINDOW : 0).filter(Boolean);
+  const columns = roundColumns(shown, store.prefilled?.num_draft_tokens ?? 0);
+  const traces = roundTraces(colours, shown.length > 80).map((trace, i) => ({ ...trace, x: columns.x[i], y: columns.y[i] }));
+  const last = store.rounds.at(-1);
+  const words = last
+    ? t("{n} {n:round|rounds}; the last verified {verifyLen} and accepted {accepted}, bounds {lMin} to {lMax}. The table of rounds has all of them.", { ...last, n: store.rounds.length })
+    : t("No round yet");
+  return { traces, words, layout: roundsLayout(store, colours) };
 }
 
 // A chart draws when its key changed and it is in sight. Plotly is slow where there is no GPU: each pass is followed
@@ -162,75 +178,70 @@ const REST_MS = 250;
 const REST_FACTOR = 20;
 const LONGEST_REST_MS = 2000;
 
+class Chart {
+  constructor(box, key, figure) {
+    this.box = box;
+    this.live = new LivePlot(box);
+    this.key = key;
+    this.figure = figure;
+    this.drawn = null;
+  }
+
+  draw(Plotly, store, colours) {
+    const figure = this.figure(store, colours);
+    const quick = this.quick(store);
+    if (quick) this.live.draw(figure, colours.panel);
+    else {
+      Plotly.react(this.box, figure.traces, figure.layout, CONFIG);
+      this.live.hide();
+    }
+    this.box.setAttribute("aria-label", figure.words);
+    return quick;
+  }
+
+  // Who points at a chart reads its values, which Plotly tells.
+  quick(store) {
+    return store.running && !this.live.frame.matches(":hover");
+  }
+}
+
 export function mountCharts(root, store) {
   const note = root.querySelector("[data-load-note]");
   const signal = root.querySelector("[data-load-signal]");
   let colours = null;
   let theme = 0;
-
-  const figureChart = (name, key, figure) => ({
-    box: root.querySelector(`[data-plot="${name}"]`),
-    key,
-    drawn: null,
-    draw(Plotly) {
-      const { traces, layout: shape, words } = figure(store, colours);
-      Plotly.react(this.box, traces, shape, CONFIG);
-      this.box.setAttribute("aria-label", words);
-    },
-  });
-
-  const roundsChart = {
-    box: root.querySelector('[data-plot="rounds"]'),
-    key: () => `${store.epoch}:${store.running}:${store.rounds.length}:${gammaOf(store)}`,
-    drawn: null,
-    state: "",
-    count: 0,
-    draw(Plotly) {
-      const state = `${theme}:${store.epoch}:${store.running}:${gammaOf(store)}`;
-      const again = state !== this.state || this.count > store.rounds.length;
-      const from = again ? (store.running ? Math.max(0, store.rounds.length - WINDOW) : 0) : this.count;
-      const fresh = store.rounds.slice(from).filter(Boolean);
-      const columns = roundColumns(fresh, store.prefilled?.num_draft_tokens ?? 0);
-      if (again) {
-        const traces = roundTraces(colours, fresh.length > 80).map((trace, i) => ({ ...trace, x: columns.x[i], y: columns.y[i] }));
-        Plotly.react(this.box, traces, roundsLayout(store, colours), CONFIG);
-      } else if (fresh.length) {
-        Plotly.extendTraces(this.box, columns, [0, 1, 2, 3], WINDOW);
-      }
-      this.state = state;
-      this.count = store.rounds.length;
-      const last = store.rounds.at(-1);
-      this.box.setAttribute("aria-label", last
-        ? t("{n} {n:round|rounds}; the last verified {verifyLen} and accepted {accepted}, bounds {lMin} to {lMax}. The table of rounds has all of them.", { ...last, n: store.rounds.length })
-        : t("No round yet"));
-    },
-  };
-
+  const chart = (name, key, figure) => new Chart(root.querySelector(`[data-plot="${name}"]`), key, figure);
   const charts = [
-    figureChart("block", () => `${store.epoch}:${store.rounds.length}:${gammaOf(store)}`, blockFigure),
-    roundsChart,
-    figureChart("load", () => `${store.recording ? store.epoch : 0}:${store.loads.at(-1)?.t ?? 0}`, loadFigure),
+    chart("block", () => `${store.epoch}:${store.rounds.length}:${gammaOf(store)}`, blockFigure),
+    chart("rounds", () => `${store.epoch}:${store.running}:${store.rounds.length}:${gammaOf(store)}`, roundsFigure),
+    chart("load", () => `${store.recording ? store.epoch : 0}:${store.loads.at(-1)?.t ?? 0}`, loadFigure),
   ];
 
   plotly().then((Plotly) => {
     const inSight = new Set();
     let timer = null;
+    let rested = 0;
     const pass = () => {
+      clearTimeout(timer);
       timer = null;
       const begun = performance.now();
+      let quick = true;
       colours ??= look();
-      for (const chart of charts) {
-        const key = `${theme}:${chart.key()}`;
-        if (key === chart.drawn || !inSight.has(chart.box)) continue;
-        chart.draw(Plotly);
-        chart.drawn = key;
+      for (const one of charts) {
+        const key = `${theme}:${one.quick(store)}:${one.key()}`;
+        if (key === one.drawn || !inSight.has(one.live.frame)) continue;
+        quick = one.draw(Plotly, store, colours) && quick;
+        one.drawn = key;
       }
       const cost = performance.now() - begun;
-      rested = performance.now() + Math.min(LONGEST_REST_MS, Math.max(REST_MS, (store.running ? REST_FACTOR : 1) * cost));
+      const rest = quick ? 0 : Math.min(LONGEST_REST_MS, Math.max(REST_MS, (store.running ? REST_FACTOR : 1) * cost));
+      rested = performance.now() + rest;
     };
-    let rested = 0;
+    // What is quick is drawn at once, in the frame that draws the rest: a frame of its own costs as much as the drawing.
     const request = () => {
-      timer ??= setTimeout(pass, Math.max(0, rested - performance.now()));
+      const wait = rested - performance.now();
+      if (wait <= 0 && charts.every((one) => one.quick(store))) pass();
+      else timer ??= setTimeout(pass, Math.max(0, wait));
     };
     const watcher = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
@@ -239,12 +250,15 @@ export function mountCharts(root, store) {
       }
       request();
     }, { rootMargin: "120px" });
-    charts.forEach(({ box }) => watcher.observe(box));
+    for (const { live } of charts) {
+      watcher.observe(live.frame);
+      for (const event of ["pointerenter", "pointerleave"]) live.frame.addEventListener(event, request);
+    }
     store.listen(() => {
       setText(note, loadNote(store));
       setText(signal, signalWords(store));
       request();
-    });
+    }, () => GLANCE_MS);
     new MutationObserver(() => {
       colours = null;
       theme += 1;

@@ -74,6 +74,7 @@ export function mountChat(root, store) {
   const drawLive = ({ chat, answer, rounds, text, running, waiting }) => {
     const wanted = answer !== null && chat && chat.done !== answer && chat.turns.length > 0;
     box.setAttribute("aria-busy", String(Boolean(wanted && running)));
+    document.documentElement.classList.toggle("ds-running", running);
     if (!wanted) return;
     if (!live || store.epoch !== epoch) {
       live?.remove();

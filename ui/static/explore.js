@@ -2,6 +2,7 @@
 import { drawFront, drawThreshold, thresholdRows } from "./explore-plots.js";
 import { AXES, drawHeat, drawTable, fixedWords, settingWords } from "./explore-results.js";
 import { own, tell } from "./address.js";
+import { OPEN, watchSight } from "./sight.js";
 import { openTab } from "./tabs.js";
 import { make, setText } from "./text.js";
 import { later, onLanguage, t } from "./words.js";
@@ -166,8 +167,9 @@ export function mountExplore(root, store) {
     redraw();
   };
 
+  const open = watchSight(root, redraw, OPEN);
   const draw = () => {
-    if (root.offsetParent === null) return; // another tab
+    if (!open()) return; // another tab
     showHints(form, store.status);
     if (!dirty) return;
     dirty = false;
@@ -272,7 +274,6 @@ export function mountExplore(root, store) {
     redraw();
   });
   onLanguage(redraw);
-  new IntersectionObserver(redraw).observe(root); // the tab has been opened
   store.listen(draw);
 }
 

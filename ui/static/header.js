@@ -44,9 +44,14 @@ export function mountHeader(root, store) {
   const state = root.querySelector(".ds-state");
   const progress = root.querySelector(".ds-progress");
   const machine = root.querySelector(".ds-machine");
-  onLanguage(() => machine.replaceChildren());
+  let drawn = null;
+  onLanguage(() => {
+    machine.replaceChildren();
+    drawn = null;
+  });
   store.listen(({ status }) => {
-    if (!status) return;
+    if (!status || status === drawn) return;
+    drawn = status;
     state.dataset.phase = status.phase;
     const words = {
       loading: t("loading {name}: {stage}", status),

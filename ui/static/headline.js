@@ -1,3 +1,4 @@
+import { GLANCE_MS } from "./store.js";
 import { count, fixed, percent, setText } from "./text.js";
 import { later, t } from "./words.js";
 
@@ -49,5 +50,5 @@ export function mountHeadline(root, store, press) {
     setText(time.sub, whole > 0 ? t("{s} s in rounds", { s: fixed(whole, 1) }) : "\u00a0");
     if (any) widths(time.bar, [["draft", figures.draft_s], ["schedule", figures.schedule_s], ["verify", figures.verify_s]]);
     if (!any) for (const part of root.querySelectorAll(".ds-bar i")) part.style.width = "0";
-  });
+  }, () => GLANCE_MS);
 }

@@ -1,5 +1,6 @@
 // The tab Load: live charts of a run, the step curve, and the article's table beside what was measured.
 import { drawLines } from "./lines.js";
+import { OPEN, watchSight } from "./sight.js";
 import { fixed, make, percent, setText } from "./text.js";
 import { currentLanguage, later, t } from "./words.js";
 
@@ -202,6 +203,7 @@ export function mountLoadTab(root, store, press) {
   };
 
   let seen = "";
+  const open = watchSight(root, () => store.changed(), OPEN);
   const draw = () => {
     const { status } = store;
     if (!asked && status?.phase === "ready") {
@@ -213,7 +215,7 @@ export function mountLoadTab(root, store, press) {
     setText(note, state.note?.text ?? "");
     note.dataset.level = state.note?.level ?? "info";
     setText(at(".ds-load-state"), stateWords(state, status));
-    if (root.offsetParent === null) return; // another tab is open
+    if (!open()) return; // another tab is open
     const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine !== null}:${document.body.className}:${currentLanguage()}`;
     if (key === seen) return;
     seen = key;
@@ -221,6 +223,5 @@ export function mountLoadTab(root, store, press) {
     drawMeasured();
     drawTable();
   };
-  new IntersectionObserver(() => store.changed()).observe(root);
   store.listen(draw);
 }

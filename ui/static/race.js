@@ -1,6 +1,7 @@
 // The tab Race: lanes that ran one after the other, replayed side by side on one clock.
 import { drawNotes, drawSame, drawTable } from "./race_figures.js";
 import { Lanes } from "./race_lanes.js";
+import { OPEN, watchSight } from "./sight.js";
 import { count, fixed, setText, spoken } from "./text.js";
 import { currentLanguage, t } from "./words.js";
 
@@ -160,14 +161,14 @@ export function mountRace(root, store) {
     clock.rate = Number(event.target.value);
   });
 
+  const open = watchSight(root, () => store.changed(), OPEN);
   store.subscribe("race", (message) => heard.take(message));
   store.listen(() => {
-    if (root.offsetParent === null) return; // another tab
+    if (!open()) return; // another tab
     at(".ds-notice").hidden = heard.refused === "";
     setText(at(".ds-notice"), heard.refused);
     at(".ds-empty").hidden = heard.race !== null;
     at(".ds-race-body").hidden = heard.race === null;
     if (heard.race !== null) drawRace();
   });
-  new IntersectionObserver(() => store.changed()).observe(root); // the tab has been opened
 }

@@ -1,12 +1,17 @@
 // The token ribbon: one line a round, appended once and never drawn again; the tooltip is made on demand.
 import { markOf } from "./fates.js";
+import { watchSight } from "./sight.js";
+import { GLANCE_MS } from "./store.js";
 import { openTab } from "./tabs.js";
 import { nameOf } from "./terms.js";
 import { hideTip, showTip } from "./tip.js";
 import { fixed, make, setText, spoken, stickToEnd, visible } from "./text.js";
 import { later, t } from "./words.js";
 
-const KEPT = 400; // lines in the document; earlier ones come back on request
+const KEPT = 120; // lines in the document, each of which takes time in every drawing; earlier ones come back on request
+const SPARE = 40; // so many more before some are taken away
+const OUT_OF_SIGHT_MS = 3000; // from one drawing to the next while an answer runs and nobody looks,
+const BATCH = 48; // unless so many lines are due: more at once would hold up the page
 const FRESH = 24; // the newest lines, which are laid out wherever they are: their heights say where the end is
 
 const EXPLAIN = {
@@ -93,6 +98,7 @@ export function mountRibbon(root, store) {
   let first = 0;
   let current = null;
   const end = stickToEnd(ribbon);
+  const inSight = watchSight(ribbon, () => store.changed());
 
   const find = (node) => {
     const [round, position] = node.dataset.at.split(".").map(Number);
@@ -252,9 +258,9 @@ export function mountRibbon(root, store) {
       const lines = document.createDocumentFragment();
       for (; drawn < rounds.length; drawn += 1) lines.append(rounds[drawn] ? roundNode(rounds[drawn]) : lostNode(drawn));
       ribbon.append(lines);
-      while (end.follows && drawn - first > KEPT + 100) {
-        for (let i = 0; i < 100; i += 1) ribbon.firstElementChild.remove();
-        first += 100;
+      while (end.follows && drawn - first > KEPT + SPARE) {
+        for (let i = 0; i < SPARE; i += 1) ribbon.firstElementChild.remove();
+        first += SPARE;
       }
       putBy();
       if (!current?.isConnected) focusToken(ribbon.querySelector(".ds-tok"));
@@ -268,5 +274,5 @@ export function mountRibbon(root, store) {
     const note = plain ? t("Nothing is drafted: this answer is plain decoding, one token a round.") : state.prefilled?.drafter_note ?? "";
     banner.hidden = note === "";
     setText(banner, note);
-  });
+  }, () => (inSight() || store.rounds.length - drawn >= BATCH ? GLANCE_MS : OUT_OF_SIGHT_MS));
 }

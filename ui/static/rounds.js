@@ -4,6 +4,7 @@ import { candidateTable, verdictWords } from "./laws.js";
 import { Picture } from "./picture.js";
 import { mountRecords } from "./recorded.js";
 import { roundWords, tokenNode } from "./ribbon.js";
+import { OPEN, watchSight } from "./sight.js";
 import { term } from "./terms.js";
 import { fixed, make, setText, spoken } from "./text.js";
 import { t } from "./words.js";
@@ -146,13 +147,15 @@ export function mountRounds(root, store) {
   };
 
   const drawRecords = mountRecords(at(".ds-records"), store);
+  const open = watchSight(root, () => store.changed(), OPEN);
 
   const draw = () => {
     drawRecords();
     const { rounds, laws, from, epoch } = store.shown;
     const index = shown();
     const round = rounds[index];
-    if (root.offsetParent === null) return; // the other tab
+    store.lawsWanted = open();
+    if (!store.lawsWanted) return; // the other tab
     const position = round && Math.min(store.chosen?.position ?? firstPlace(round), round.draft.length - (round.next ? 0 : 1));
     const seen = JSON.stringify([epoch, index, position, Boolean(round), Boolean(laws[index])]);
     slider.max = Math.max(1, rounds.length);
@@ -202,6 +205,5 @@ export function mountRounds(root, store) {
     const next = all[all.indexOf(node) + step];
     if (next) choose(shown(), placeOf(next));
   });
-  new IntersectionObserver(() => store.changed()).observe(root); // the tab has been opened
   store.listen(draw);
 }

@@ -5,10 +5,13 @@ import { t } from "./words.js";
 
 const LOAD_SAMPLES = 240;
 const LONGEST_REST_MS = 600;
+export const GLANCE_MS = 400; // between two drawings of what is glanced at, while an answer runs; its text comes sooner
 
 export class Store {
   constructor() {
     this.listeners = [];
+    this.left = null; // the timer for what was left out of a drawing
+    this.drawnEpoch = null;
     this.scheduled = false;
     this.rested = 0;
     this.status = null;
@@ -24,6 +27,7 @@ export class Store {
     this.early = []; // what came before its taker
     this.ports = new Map(); // of tabs that send text to the server: name -> send(text)
     this.chosen = null; // the round and position in detail; null follows the newest
+    this.lawsWanted = false; // whether the laws behind the rounds are looked at
     this.records = new Records(this);
   }
 
@@ -88,8 +92,10 @@ export class Store {
     this.changed();
   }
 
-  listen(draw) {
-    this.listeners.push(draw);
+  // draw(store) is called when something changed; while an answer runs, only when rest() ms have passed since the last
+  // time. Each panel that changes has the browser lay out, paint and put together more of the page.
+  listen(draw, rest = () => 0) {
+    this.listeners.push({ draw, rest, drawn: -Infinity });
     this.changed();
   }
 
@@ -146,12 +152,27 @@ export class Store {
     requestAnimationFrame(() => {
       const begun = performance.now();
       this.scheduled = false;
-      for (const draw of this.listeners) draw(this);
+      this.drawAll(begun);
       setTimeout(() => {
         const now = performance.now(); // after the paint
         this.rested = now + Math.min(LONGEST_REST_MS, 2 * (now - begun));
       });
     });
+  }
+
+  drawAll(now) {
+    clearTimeout(this.left);
+    this.left = null;
+    const resting = this.running && !this.recording && this.epoch === this.drawnEpoch; // what begins is drawn at once
+    this.drawnEpoch = this.epoch;
+    for (const listener of this.listeners) {
+      if (resting && now < listener.drawn + listener.rest()) {
+        this.left ??= setTimeout(() => this.changed(), GLANCE_MS); // unless something changes sooner
+        continue;
+      }
+      listener.drawn = now;
+      listener.draw(this);
+    }
   }
 }
 

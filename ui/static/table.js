@@ -1,5 +1,6 @@
 // Rounds in words; rows are made only while the table is open.
 import { markOf } from "./fates.js";
+import { GLANCE_MS } from "./store.js";
 import { fixed, make, ms, spoken } from "./text.js";
 import { t } from "./words.js";
 
@@ -84,5 +85,5 @@ export function mountTable(root, store) {
     draw();
   });
   details.addEventListener("toggle", draw);
-  store.listen(draw);
+  store.listen(draw, () => GLANCE_MS);
 }

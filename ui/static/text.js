@@ -29,7 +29,7 @@ export function visible(text) {
 // A text in quotes inside of a sentence.
 export const spoken = (text) => JSON.stringify(text).replace(UNSEEN, (sign) => `\\u${codeOf(sign)}`);
 export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
-export const count = (value) => value.toLocaleString("en-GB").replaceAll(",", "\u202f");
+export const count = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 // So many digits that tell something, thousands apart; very large and very small ones as powers of ten.
 export function significant(value, digits = 4) {
   const rounded = Number(value.toPrecision(digits));
