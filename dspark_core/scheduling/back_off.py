@@ -136,7 +136,11 @@ class BackOff:
             self._found.clear()
 
     def _stretch_of(self, size: int) -> Stretch:
-        return self._stretches.setdefault(size, Stretch())
+        stretch = self._stretches.get(size)
+        if stretch is None:  # a full batch has many rounds to lose until it has told by itself
+            like = self._stretches.get(size - 1) or self._stretches.get(size + 1)
+            stretch = self._stretches[size] = Stretch(like)
+        return stretch
 
     def _compares(self, wishes: Sequence[Wish], gains: Mapping[int, float]) -> bool:
         """Whether this batch, which has drafts that pay, is to do without them for one round."""

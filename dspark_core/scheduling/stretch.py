@@ -7,12 +7,13 @@ What slows both kinds of rounds alike cancels out: only rounds that follow each 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from statistics import median
 
 _LEAST = 3  # pairs before the profile is corrected
 _KEPT = 15  # pairs of a drafter; their median counts, so that a few disturbed rounds decide nothing
 _FADES = 1000  # rounds without a new pair after which the oldest one is forgotten: what rests is tried again at last
-_APART = 4  # rounds between two comparisons at least
+_APART = 2  # rounds between two comparisons at least: a pair needs two with drafts
 MOST = 3.0  # nothing is corrected by more than this factor, either way
 
 
@@ -21,10 +22,13 @@ class Stretch:
 
     A pair is a round without drafts and the one before it, if that was not the first with drafts: the first ones read
     what the text has grown by since the last drafts, and a single one is a try, of one request of many.
+
+    Args:
+        like: of batches of about this size, what these are taken for until they have told by themselves.
     """
 
-    def __init__(self) -> None:
-        self._pairs: dict[str, deque[float]] = {}
+    def __init__(self, like: Stretch | None = None) -> None:
+        self._pairs = {name: _pairs([like.of(name)] * _LEAST) for name in like.drafters} if like is not None else {}
         self._medians: dict[str, float] = {}  # asked for far more often than there is a new pair
         self._drafter = ""  # of the last round
         self._factor = 1.0
@@ -55,7 +59,7 @@ class Stretch:
         self._drafter, self._factor = drafter, factor
         if drafter or not before or in_a_row < 2:
             return self._fade()
-        self._pairs.setdefault(before, deque(maxlen=_KEPT)).append(its_factor / factor)
+        self._pairs.setdefault(before, _pairs()).append(its_factor / factor)
         self._since_pair = 0
         self._medians.clear()
         return True
@@ -75,6 +79,11 @@ class Stretch:
         """A round that tells nothing came between."""
         self._drafter, self._in_a_row = "", 0
 
+    @property
+    def drafters(self) -> list[str]:
+        """Those with enough pairs."""
+        return [drafter for drafter in self._pairs if self.known(drafter)]
+
     def known(self, drafter: str) -> bool:
         """Whether there are enough pairs."""
         return len(self._pairs.get(drafter, ())) >= _LEAST
@@ -86,3 +95,7 @@ class Stretch:
         if drafter not in self._medians:
             self._medians[drafter] = median(self._pairs[drafter])
         return min(MOST, max(1 / MOST, self._medians[drafter]))
+
+
+def _pairs(begin: Iterable[float] = ()) -> deque[float]:
+    return deque(begin, maxlen=_KEPT)

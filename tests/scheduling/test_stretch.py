@@ -55,6 +55,15 @@ def test_pairs_fade_so_that_what_rests_is_tried_again_at_last():
     assert sum(changed) == 1 + 1
 
 
+def test_what_batches_of_about_its_size_have_told_counts_until_it_tells_itself():
+    begun = Stretch(learned(*pair(1.3, 1.0) * 3, *pair(9.0, 1.0, "lm") * 2))
+    assert begun.of("d") == pytest.approx(1.3)
+    assert not begun.known("lm"), "two pairs told nothing there either"
+    for drafter, factor in pair(2.0, 1.0) * 4:
+        begun.learn(drafter, factor)
+    assert begun.of("d") == pytest.approx(2.0)
+
+
 def played(batch, factor, rounds, kept=1):
     """Rounds in which those with drafts take ``factor`` times what the profile says. Returns who drafted in each."""
     drafted = []
@@ -82,6 +91,16 @@ def test_drafts_that_take_longer_than_the_profile_says_rest():
     slow = played(Batch(4, PAYS, RARE), 1.8, 300)
     assert all(map(any, played(Batch(4, PAYS, RARE), 1.0, 300)[:4]))
     assert sum(map(all, slow[60:])) < 20
+
+
+def test_a_batch_of_the_next_size_need_not_learn_anew_that_drafts_take_longer():
+    small = Batch(4, PAYS, RARE)
+    played(small, 1.8, 60)
+    grown = Batch(8, costs([1.0] * 16, [0.25] * 8), RARE)
+    alone = played(grown, 1.8, 60)
+    grown = Batch(8, costs([1.0] * 16, [0.25] * 8), RARE)
+    grown.back_off = small.back_off
+    assert sum(map(all, played(grown, 1.8, 60))) < sum(map(all, alone)) - 4, "rounds in which all draft"
 
 
 def test_drafts_that_pay_beyond_any_correction_never_rest():
