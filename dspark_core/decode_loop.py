@@ -81,7 +81,7 @@ class DecodeLoop:
             return self.drafters[name]
         except KeyError:
             known = ", ".join(self.drafters)
-            raise ParameterError(f"There is no drafter named {name!r} here. Choose one of: {known}.") from None
+            raise ParameterError(f"There is no drafter named {shown(name)} here. Choose one of: {known}.") from None
 
     def check(self, request: GenerationRequest) -> None:
         """Refuse what cannot be honoured.

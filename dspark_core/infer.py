@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dspark_core.catalog import find_model
 from dspark_core.draft_folders import drafter_names
-from dspark_core.errors import ParameterError, so_many
+from dspark_core.errors import ParameterError, shown, so_many
 from dspark_core.event_json import to_line
 from dspark_core.events import DecodeRound, Event, Finished, Prefilled, Waiting
 from dspark_core.fetch import ProgressBar
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 def _check_drafter(options: argparse.Namespace) -> None:
     names = drafter_names(find_model(options.model), options.draft_model)
     if options.drafter not in names:
-        raise ParameterError(f"There is no drafter named {options.drafter!r}. Choose one of: {', '.join(names)}.")
+        raise ParameterError(f"There is no drafter named {shown(options.drafter)}. Choose one of: {', '.join(names)}.")
 
 
 def _messages(options: argparse.Namespace) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 
 SETS = ("chat", "maths", "code", "chinese")
 DEFAULT_SETS = ("chat", "maths", "code")
@@ -44,7 +44,7 @@ class Prompt:
 def packaged(name: str) -> list[Prompt]:
     """The packaged set of that name. Raises ParameterError."""
     if name not in SETS:
-        raise ParameterError(f"There is no prompt set named {name!r}. Choose one of: {', '.join(SETS)}.")
+        raise ParameterError(f"There is no prompt set named {shown(name)}. Choose one of: {', '.join(SETS)}.")
     text = (files("dspark_core.bench") / "prompts" / f"{name}.jsonl").read_text(encoding="utf-8")
     return _parse(text.splitlines(), name, f"{name}.jsonl")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dspark_core.errors import ParameterError
+from dspark_core.errors import ParameterError, shown
 from dspark_core.params import ScheduleParams
 from dspark_core.scheduling.banded import BandedPolicy
 from dspark_core.scheduling.delayed import DelayedPolicy
@@ -42,7 +42,7 @@ def policy_named(name: str, *, lab: bool = False) -> SchedulerPolicy:
             f"The policy {name!r} is biased: with it the text no longer follows the target's law. It is there to show "
             f"that in tests and in the losslessness lab, and runs nowhere else. Choose one of: {known}."
         )
-    raise ParameterError(f"There is no policy named {name!r}. Choose one of: {known}.")
+    raise ParameterError(f"There is no policy named {shown(name)}. Choose one of: {known}.")
 
 
 def default_l_min(name: str) -> int:

@@ -142,6 +142,16 @@ def test_a_recorded_sweep_of_a_stranger_is_shown_as_recorded_and_as_text_alone(v
     assert "'=1+1" in saved(page, "csv")
 
 
+def test_a_field_of_numbers_says_what_the_address_wanted_of_it(visit, fake_address):
+    page = opened(visit, f"{fake_address}?explore_limit=<b>abc&explore_tokens=24")
+    shows(page, ".ds-ex-error", "explore_limit is “<b>abc” in the address")
+    assert page.locator(".ds-ex-error b").count() == 0
+    limit, tokens = (page.input_value(f".ds-ex-form [name={name}]") for name in ("limit", "tokens"))
+    assert int(limit) > 0
+    assert tokens == "24"
+    assert until(lambda: "explore_limit" not in page.url)
+
+
 def test_explore_speaks_chinese(visit, fake_address):
     page = opened(visit, fake_address)
     page.click("[data-language=zh]")

@@ -154,7 +154,13 @@ export function mountExplore(root, store) {
   const follow = () => {
     for (const field of fields) tell(`explore_${field.name}`, field.value === field.defaultValue || field.value.length > MOST_LINKED ? null : field.value);
   };
-  for (const field of fields) own(`explore_${field.name}`, (text) => (field.value = text));
+  const fill = (field, text) => {
+    field.value = text;
+    if (field.value || !text.trim()) return;
+    field.value = field.defaultValue; // a field of numbers is empty after any other text
+    sweep.error = t("{name} is “{text}” in the address; it must be a number.", { name: `explore_${field.name}`, text: text.slice(0, 40) });
+    redraw();
+  };
   form.addEventListener("input", follow);
 
   const send = (name, body) => store.ports.get(`explore-${name}`)?.(JSON.stringify(body));
@@ -166,6 +172,8 @@ export function mountExplore(root, store) {
     sweep.chosen = id;
     redraw();
   };
+
+  for (const field of fields) own(`explore_${field.name}`, (text) => fill(field, text));
 
   const open = watchSight(root, redraw, OPEN);
   const draw = () => {
