@@ -96,7 +96,9 @@ class Reply(Response):
     """A body of parts that are sent as they come, until they end or the page has gone."""
 
     def __init__(self, parts: AsyncIterator[str]) -> None:
-        super().__init__(media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
+        # A proxy that collects or compresses what it passes on would hold the parts back until the reply ends.
+        headers = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
+        super().__init__(media_type="application/x-ndjson", headers=headers)
         del self.headers["content-length"]
         self._parts = parts
 

@@ -171,6 +171,8 @@ def test_the_status_is_asked_for_by_a_plain_request():
         assert number == b"0"
         assert status["kind"] == "status"
         assert status["phase"] == "ready"
+        assert answer.headers["X-Accel-Buffering"] == "no", "a proxy must pass on each part as it comes"
+        assert "no-transform" in answer.headers["Cache-Control"]
 
 
 def test_a_number_that_is_none_counts_as_nothing_had():
