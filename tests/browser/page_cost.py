@@ -124,11 +124,12 @@ def measure(pairs: int, tokens: int, long_tokens: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     with served(lambda _: session, "smollm2-135m") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS))
-        page = _page(browser, f"{address}?max_tokens={tokens}")
-        for prompt in PROMPTS:  # a warm-up, which also makes the requests
+        requests = []
+        for prompt in PROMPTS:  # a warm-up, which also makes the requests: each the first of its page's conversation
+            page = _page(browser, f"{address}?max_tokens={tokens}")
             _asked(page, watched, prompt)
-        requests = watched.requests[-len(PROMPTS) :]
-        page.context.close()
+            requests.append(watched.requests[-1])
+            page.context.close()
         for pair in range(pairs):
             row: dict[str, Any] = {}
             for side in ("page", "alone") if pair % 2 else ("alone", "page"):
@@ -136,6 +137,8 @@ def measure(pairs: int, tokens: int, long_tokens: int) -> dict[str, Any]:
                     page = _page(browser, f"{address}?max_tokens={tokens}")
                     row["page"] = _asked(page, watched, PROMPTS[pair % len(PROMPTS)])
                     page.context.close()
+                    if watched.requests[-1].prompt_ids != requests[pair % len(PROMPTS)].prompt_ids:
+                        raise RuntimeError("The page asked something else than is compared with it.")
                 else:
                     time.sleep(3)
                     number = len(watched.speeds)
