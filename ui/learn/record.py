@@ -25,7 +25,7 @@ from dspark_core.telemetry import fold
 from ui.trace import laws_json, round_json
 
 PLACE = Path(__file__).resolve().parents[1] / "static" / "lessons.json"
-PROMPT = "Explain in a few sentences why the sky is blue."
+PROMPT = "How do I bake bread?"
 TOKENS, DRAFTS = 64, 8
 USERS = (1, 2, 4, 8, 16, 32)
 POSITIONS = 6

@@ -10,8 +10,7 @@ import { later, t } from "./words.js";
 
 const KEPT = 120; // lines in the document, each of which takes time in every drawing; earlier ones come back on request
 const SPARE = 40; // so many more before some are taken away
-const OUT_OF_SIGHT_MS = 3000; // from one drawing to the next while an answer runs and nobody looks,
-const BATCH = 48; // unless so many lines are due: more at once would hold up the page
+const BATCH = 40; // lines in one drawing: more at once would hold up the page
 const FRESH = 24; // the newest lines, which are laid out wherever they are: their heights say where the end is
 
 const EXPLAIN = {
@@ -256,7 +255,8 @@ export function mountRibbon(root, store) {
         drawn = first = rounds.length - KEPT;
       }
       const lines = document.createDocumentFragment();
-      for (; drawn < rounds.length; drawn += 1) lines.append(rounds[drawn] ? roundNode(rounds[drawn]) : lostNode(drawn));
+      const until = Math.min(rounds.length, drawn + BATCH);
+      for (; drawn < until; drawn += 1) lines.append(rounds[drawn] ? roundNode(rounds[drawn]) : lostNode(drawn));
       ribbon.append(lines);
       while (end.follows && drawn - first > KEPT + SPARE) {
         for (let i = 0; i < SPARE; i += 1) ribbon.firstElementChild.remove();
@@ -265,14 +265,18 @@ export function mountRibbon(root, store) {
       putBy();
       if (!current?.isConnected) focusToken(ribbon.querySelector(".ds-tok"));
       end.settle();
+      if (drawn < rounds.length) store.changed();
     }
     showEarlier();
     if (rounds.length === 0 && !empty.isConnected) ribbon.append(empty);
     if (rounds.length > 0 && empty.isConnected) empty.remove();
+  }, () => (inSight() ? GLANCE_MS : Infinity)); // each line takes time, also where nobody looks
+
+  store.listen((state) => {
     setText(run, describeRun(state));
     const plain = state.prefilled && state.prefilled.num_draft_tokens === 0;
     const note = plain ? t("Nothing is drafted: this answer is plain decoding, one token a round.") : state.prefilled?.drafter_note ?? "";
     banner.hidden = note === "";
     setText(banner, note);
-  }, () => (inSight() || store.rounds.length - drawn >= BATCH ? GLANCE_MS : OUT_OF_SIGHT_MS));
+  });
 }
