@@ -64,7 +64,7 @@ def visit(chromium, serve):  # noqa: ARG001 (asked for so that visitors leave be
     """Opens pages as separate visitors; in the end none may have complained or asked another host for anything."""
     contexts, complaints = [], []
 
-    def open_page(address, *, width=1440, height=1000, theme="light", ready=True, locale="en-GB"):
+    def open_page(address, *, width=1440, height=1500, theme="light", ready=True, locale="en-GB"):
         context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme, locale=locale)
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
@@ -86,7 +86,7 @@ def visit(chromium, serve):  # noqa: ARG001 (asked for so that visitors leave be
 @pytest.fixture
 def unwatched(chromium):
     """Opens a page whose complaints nobody reads: of the requests that a reload cuts off, Gradio's client complains."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 1000})
+    context = chromium.new_context(viewport={"width": 1440, "height": 1500})
 
     def open_page(address):
         page = context.new_page()

@@ -22,7 +22,7 @@ def slow(fake):
 @pytest.fixture
 def running(visit, fake_address):
     """A page whose answer runs."""
-    page = visit(fake_address)
+    page = visit(fake_address, height=1000)
     page.evaluate(
         """() => {
           const ask = window.fetch;
@@ -62,10 +62,30 @@ def test_a_ribbon_out_of_sight_lags_behind_and_catches_up_once_looked_at(running
     lines = "document.querySelectorAll('.ds-round').length"
     running.evaluate("window.scrollTo(0, 0)")
     assert running.evaluate("document.querySelector('.ds-ribbon').getBoundingClientRect().top > innerHeight")
-    running.wait_for_function(f"{ROUNDS} - {lines} > 8")
-    running.evaluate("document.querySelector('.ds-ribbon').scrollIntoView()")
-    running.wait_for_function(f"{lines} > 0 && {ROUNDS} - {lines} < 8")
+    running.wait_for_function(f"{lines} >= 24 && {ROUNDS} - {lines} > 45")
+    before = running.evaluate(lines)
+    running.evaluate(
+        """() => {
+          window.most = 0;
+          const count = (changes) => changes.reduce((sum, { addedNodes }) => sum + addedNodes.length, 0);
+          const watch = new MutationObserver((changes) => { window.most = Math.max(window.most, count(changes)); });
+          watch.observe(document.querySelector('.ds-ribbon'), { childList: true });
+          document.querySelector('.ds-ribbon').scrollIntoView();
+        }"""
+    )
+    running.wait_for_function(f"{ROUNDS} - {lines} < 8")
     assert running.evaluate("window.dsparkPage.store.running")
+    assert running.evaluate(lines) > before + 40
+    assert running.evaluate("window.most") <= 40, "more at once would hold up the page"
+
+
+def test_a_ribbon_out_of_sight_is_whole_once_its_answer_has_ended(running):
+    running.evaluate("window.scrollTo(0, 0)")
+    running.wait_for_function(f"{ROUNDS} > 60")
+    running.keyboard.press("Escape")
+    running.wait_for_function(
+        f"window.dsparkPage.store.finish && document.querySelectorAll('.ds-round').length === {ROUNDS}"
+    )
 
 
 def test_charts_are_drawn_on_a_canvas_while_an_answer_runs_and_by_plotly_where_the_pointer_is_and_at_rest(

@@ -409,6 +409,7 @@ def test_ribbon_and_chat_stay_at_their_ends_until_the_reader_scrolls_up(visit, f
     fake.engine.pace_s, fake.engine.patience = 0.15, 20
     page = visit(fake_address)
     ask(page, "tell me")
+    page.eval_on_selector(".ds-ribbon", "(box) => box.scrollIntoView()")
     gap = "(box) => box.scrollHeight - box.clientHeight - box.scrollTop"
     for number in (20, 26):
         page.wait_for_selector(f'.ds-round[data-round="{number}"]', state="attached")

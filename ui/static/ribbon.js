@@ -10,6 +10,8 @@ import { later, t } from "./words.js";
 
 const KEPT = 120; // lines in the document, each of which takes time in every drawing; earlier ones come back on request
 const SPARE = 40; // so many more before some are taken away
+const OUT_OF_SIGHT_MS = 3000; // from one drawing to the next while an answer runs and nobody looks: each line takes time,
+// so after the first `FRESH` the ribbon waits until it is looked at, or the answer ends
 const BATCH = 40; // lines in one drawing: more at once would hold up the page
 const FRESH = 24; // the newest lines, which are laid out wherever they are: their heights say where the end is
 
@@ -270,7 +272,7 @@ export function mountRibbon(root, store) {
     showEarlier();
     if (rounds.length === 0 && !empty.isConnected) ribbon.append(empty);
     if (rounds.length > 0 && empty.isConnected) empty.remove();
-  }, () => (inSight() ? GLANCE_MS : Infinity)); // each line takes time, also where nobody looks
+  }, () => (inSight() ? GLANCE_MS : drawn < FRESH ? OUT_OF_SIGHT_MS : Infinity));
 
   store.listen((state) => {
     setText(run, describeRun(state));
