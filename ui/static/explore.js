@@ -159,6 +159,7 @@ export function mountExplore(root, store) {
     if (field.value || !text.trim()) return;
     field.value = field.defaultValue; // a field of numbers is empty after any other text
     sweep.error = t("{name} is “{text}” in the address; it must be a number.", { name: `explore_${field.name}`, text: text.slice(0, 40) });
+    tell(`explore_${field.name}`, null);
     redraw();
   };
   form.addEventListener("input", follow);
