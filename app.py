@@ -14,7 +14,7 @@ from ui.server import serve
 from ui.settings import read_settings
 
 settings = read_settings(sys.argv[1:] if __name__ == "__main__" else [])
-host = SessionHost(settings.open_session, settings.model)
+host = SessionHost(settings.open_session, settings.model, settings.profile_s)
 news = News()
 demo = build_page(host, news)
 

@@ -75,6 +75,15 @@ class DecodeLoop:
         self._planner = Planner(step_curve, lab=lab, back_off=back_off)
         self._tapped_layers = tuple(sorted({layer for d in drafters.values() for layer in d.tapped_layers}))
 
+    @property
+    def step_curve(self) -> StepCurve | None:
+        """SPS(B), as the next round uses it."""
+        return self._planner.step_curve
+
+    @step_curve.setter
+    def step_curve(self, curve: StepCurve | None) -> None:
+        self._planner.step_curve = curve
+
     def drafter_named(self, name: str) -> Drafter:
         """The drafter of that name. Raises ParameterError."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -28,10 +28,11 @@ from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceEr
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.profiling.file import read_profile, weights_id
 from dspark_core.profiling.measure import tapped_by
-from dspark_core.profiling.profile import ProfileKey
+from dspark_core.profiling.profile import ProfileKey, StepProfile
 from dspark_core.profiling.report import line
 from dspark_core.scheduling import POLICIES
 from dspark_core.scheduling.load import open_load_sensor
+from dspark_core.scheduling.step_curve import StepCurve
 from dspark_core.storage import Progress, no_progress
 from dspark_core.target.llama import LlamaTarget
 from dspark_core.target.tokenizer import ChatTokenizer
@@ -66,6 +67,10 @@ class SessionInfo:
     step_times: tuple[tuple[int, float], ...] = ()
 
 
+class _DisturbedError(Exception):
+    """Somebody asks for something while step times are measured."""
+
+
 class Session:
     """A loaded target with its drafters behind one engine. Close it, or use it as a context manager.
 
@@ -85,22 +90,64 @@ class Session:
         self.tokenizer = tokenizer
         self.drafters = drafters
         self.profile_key = profile_key
-        self.profile, not_profiled = read_profile(profile_key)
-        self.step_curve = None if self.profile is None else self.profile.curve()
+        self.profile: StepProfile | None = None
+        self.step_curve: StepCurve | None = None
+        self._closing = False
         sensor = open_load_sensor(str(target.device), uuid=card_uuid(target.device))
-        loop = DecodeLoop(target, tokenizer, drafters, sensor, step_curve=self.step_curve, full_batch=limits.max_active)
-        self.engine = Engine(loop, limits)
+        self._loop = DecodeLoop(target, tokenizer, drafters, sensor, full_batch=limits.max_active)
+        self.engine = Engine(self._loop, limits)
+        profile, not_profiled = read_profile(profile_key)
         self.info = SessionInfo(
             model=target.name,
             device_label=device_label(target.device),
             dtype=str(target.dtype).removeprefix("torch."),
             num_draft_tokens=max(drafter.num_draft_tokens for drafter in drafters.values()),
             drafters={name: drafter.note for name, drafter in drafters.items()},
-            policies=tuple(n for n, policy in POLICIES.items() if self.step_curve or not policy.needs_curve),
+            policies=tuple(name for name, policy in POLICIES.items() if not policy.needs_curve),
             max_context=target.max_context,
-            step_curve=not_profiled if self.profile is None else line(self.profile),
-            step_times=() if (c := self.step_curve) is None else tuple(zip(c.tokens, c.smoothed_s, strict=True)),
+            step_curve=not_profiled,
         )
+        if profile is not None:
+            self.use_profile(profile)
+
+    def use_profile(self, profile: StepProfile) -> None:
+        """Schedule by these step times from the next round on; all policies can serve then."""
+        self.profile, self.step_curve = profile, profile.curve()
+        self._loop.step_curve = self.step_curve
+        self.info = replace(
+            self.info,
+            policies=tuple(POLICIES),
+            step_curve=line(profile),
+            step_times=tuple(zip(self.step_curve.tokens, self.step_curve.smoothed_s, strict=True)),
+        )
+
+    def measure_steps(self, budget_s: float, progress: Progress) -> bool:
+        """Measure what a step costs, in the engine's thread between two requests; keep it, and use it from then on.
+
+        Args:
+            budget_s: seconds, as `profiling.measure.measure` takes them.
+            progress: is told the time left, often; an exception of it ends the measuring.
+
+        Returns:
+            False when a request came: times beside others would be wrong, so nothing is kept, and it has not to wait.
+
+        Raises:
+            ParameterError, ResourceError: as `measure` and `profiling.file` raise them.
+        """
+        from dspark_core.profiling.command import measure_and_store
+
+        def alone(stage: str, fraction: float) -> None:
+            if self.engine.num_active or self._closing:
+                raise _DisturbedError
+            progress(stage, fraction)
+
+        stored, _ = read_profile(self.profile_key)  # by another process meanwhile
+        try:
+            profile = stored or measure_and_store(self, budget_s, alone, self.engine.call)
+        except _DisturbedError:
+            return False
+        self.engine.call(lambda: self.use_profile(profile))  # a round has one curve from its beginning to its end
+        return True
 
     def request(
         self,
@@ -133,6 +180,7 @@ class Session:
 
     def close(self) -> None:
         """Stop the engine and the load sensor; safe to repeat."""
+        self._closing = True
         self.engine.close()
         self.engine.load_sensor.close()
 

@@ -1,4 +1,4 @@
-"""The one session behind the page: opened in the background, its baseline measured when the engine is idle."""
+"""The one session behind the page: opened in the background; what it can do is measured when the engine is idle."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _LOG = logging.getLogger(__name__)
 BASELINE_PROMPT = "Explain in a few sentences why the sky is blue."
 BASELINE_WARM_UP_TOKENS = 8
 BASELINE_TOKENS = 64
+PROFILE_WAITS = "Step times are measured once, in an idle moment"
 _IDLE_S = 1.0  # the engine is idle when nothing has run for so long: between two laps of a race nothing runs either
 _IDLE_CHECK_S = 0.05
 _OPENING_S = 1.0  # nothing can end an opening half-way: closing waits so long for one that is about to end
@@ -60,9 +61,10 @@ class SessionHost:
     Args:
         opener: opens the session; gets a progress callback.
         name: what is being opened, for the screen.
+        profile_s: seconds in which step times are measured where none are stored, after the baseline; 0 for never.
     """
 
-    def __init__(self, opener: Opener, name: str) -> None:
+    def __init__(self, opener: Opener, name: str, profile_s: float = 0.0) -> None:
         self.name = name
         self._opener = opener
         self._wake = threading.Condition()
@@ -71,6 +73,8 @@ class SessionHost:
         self._baseline: Baseline | None = None
         self._baseline_note = "waits for the model"
         self._wanted = True  # a baseline is wanted
+        self._profile_s = profile_s
+        self._profile_note = ""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -107,6 +111,12 @@ class SessionHost:
         """The latest measurement, and what is going on about it ('' if nothing)."""
         with self._wake:
             return self._baseline, self._baseline_note
+
+    @property
+    def profile_note(self) -> str:
+        """What is going on about step times that are not there yet; '' where nothing is to come."""
+        with self._wake:
+            return self._profile_note
 
     def want_baseline(self) -> None:
         """Measure again as soon as the engine is idle."""
@@ -152,24 +162,30 @@ class SessionHost:
             self._session = None if closed else session
             self._state = HostState("ready", "ready", 1.0)
             self._baseline_note = "waits for an idle moment"
+            if self._profile_s and not session.info.step_times:
+                self._profile_note = PROFILE_WAITS
         if closed:
             session.close()
             return
-        self._serve_baselines(session)
+        self._measure_when_idle(session)
 
     def _fail(self, message: str) -> None:
         shown = message.replace(f"{_ROOT}{os.sep}", "")  # visitors need not know where this lies on the server
         with self._wake:
             self._state = HostState("failed", shown)
 
-    def _serve_baselines(self, session: SessionPort) -> None:
+    def _measure_when_idle(self, session: SessionPort) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._wanted or self._closing)
+                self._wake.wait_for(lambda: self._wanted or self._profile_note or self._closing)
                 if self._closing:
                     return
+                baseline = self._wanted
             if self._idle(session):
-                self._try_baseline(session)
+                if baseline:
+                    self._try_baseline(session)
+                else:
+                    self._try_profile(session)
 
     def _idle(self, session: SessionPort) -> bool:
         """Whether nothing runs, seen again and again for `_IDLE_S`; returns as soon as something does."""
@@ -198,6 +214,22 @@ class SessionHost:
             self._baseline = Baseline(figures, time.strftime("%H:%M"))
             self._baseline_note = ""
             self._wanted = False
+
+    def _try_profile(self, session: SessionPort) -> None:
+        try:
+            measured = session.measure_steps(self._profile_s, self._profiling)
+        except Exception as error:  # the page stands without step times, and says why there are none
+            if not self._closing:
+                _LOG.warning("Step times could not be measured: %s", error, exc_info=not isinstance(error, DSparkError))
+            measured = True
+        with self._wake:
+            self._profile_note = "" if measured else PROFILE_WAITS
+
+    def _profiling(self, stage: str, _fraction: float) -> None:
+        with self._wake:
+            if self._closing:
+                raise DSparkError("The session is being closed.")
+            self._profile_note = stage
 
     def _note(self, note: str, *, wanted: bool = True) -> None:
         with self._wake:

@@ -21,7 +21,7 @@ from ui.host import SessionHost
 from ui.inputs import SAMPLING_CONTROLS, SCHEDULE_CONTROLS, check_seed, read_schedule
 from ui.layout import DEFAULT_SCHEDULE, Parts, build_layout
 from ui.news import News
-from ui.ports import SessionPort
+from ui.ports import InfoPort, SessionPort
 from ui.tab import Deck, Fit
 from ui.tabs import page_tabs
 from ui.trace import figures_json, load_json, to_json
@@ -29,6 +29,7 @@ from ui.visitors import Visitors
 
 MAX_ANSWERS = 32  # generators in parallel; the engine refuses earlier, with a message
 BOOT_S = 0.5
+LATER_S = 5.0
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}  # of every listener
 
 
@@ -44,11 +45,11 @@ def build_page(host: SessionHost, news: News | None = None) -> gr.Blocks:
     with demo:
         tabs = page_tabs()
         parts = build_layout(tabs)
-        boot = gr.Timer(BOOT_S)
+        boot, later = gr.Timer(BOOT_S), gr.Timer(LATER_S, active=False)
         signs: dict[str, Callable[[], Any]] = {}
         address = Address(("chat", *(tab.key for tab in tabs)))
         fits: list[Fit] = []
-        wiring = Wiring(host, visitors, parts, boot, signs, address, fits, news)
+        wiring = Wiring(host, visitors, parts, boot, signs, address, fits, news, later)
         for tab in tabs:
             tab.connect(Deck(demo, host, visitors, parts, QUIET, signs, address, fits))
         wiring.connect(demo)
@@ -72,7 +73,9 @@ class Wiring:
         address: Address | None = None,
         fits: Sequence[Fit] = (),
         news: News | None = None,
+        later: gr.Timer | None = None,
     ) -> None:
+        self._later = later or gr.Timer(active=False)
         self._address = address = address or Address(("chat",))
         for name in (*SCHEDULE_CONTROLS, *SAMPLING_CONTROLS, "drafter"):
             clipped, check = name in ("l_min", "l_max"), check_seed if name == "seed" else None
@@ -87,7 +90,7 @@ class Wiring:
         self._signs = signs
         self._fits = fits
         self._news = news or News()
-        self._fit: tuple[SessionPort, Changes] | None = None  # the last session's, the same for every visitor
+        self._fit: tuple[InfoPort, Changes] | None = None  # the last session's, the same for every visitor
 
     def connect(self, demo: gr.Blocks) -> None:
         """Attach every listener. All are private: no API page, no direct calls beside the queue."""
@@ -97,8 +100,10 @@ class Wiring:
         parts = self._parts
         addressed = [*self._address.components, parts.address, parts.notice]
         fitted = [part for components, _ in self._fits for part in components if part not in addressed]
-        configured = [self._boot, parts.send, parts.retry, *addressed, *fitted]
+        configured = [self._boot, self._later, parts.send, parts.retry, *addressed, *fitted]
+        choosing = [part for part in (*addressed, *fitted) if isinstance(part, gr.Dropdown)]
         gr.on([demo.load, self._boot.tick], self.configure, None, configured, **quiet)
+        self._later.tick(self.choices, None, [self._later, *choosing], **quiet)
         demo.load(self.status, None, parts.status, queue=False, **quiet)
         parts.retry.click(self.retry, None, [self._boot, parts.retry, parts.notice], **quiet)
         parts.link.click(self.go, None, addressed, **quiet)
@@ -158,9 +163,22 @@ class Wiring:
             }
         if session is None:
             return {self._boot: gr.Timer(active=True)}
-        ready = {self._boot: gr.Timer(active=False), parts.send: gr.update(interactive=True)}
+        ready = {
+            self._boot: gr.Timer(active=False),
+            self._later: gr.Timer(active=bool(self._host.profile_note)),
+            parts.send: gr.update(interactive=True),
+        }
         fitted = self._fitted(session)
         return ready | self._addressed(request, fitted, fitted)
+
+    def choices(self) -> Changes:
+        """What may be chosen once step times are measured; until then ask again. What is chosen stays."""
+        session = self._host.session
+        if session is None or self._host.profile_note:
+            return {self._later: gr.skip()}
+        fitted = self._fitted(session)
+        known = {part: gr.update(choices=change["choices"]) for part, change in fitted.items() if "choices" in change}
+        return {self._later: gr.Timer(active=False), **known}
 
     def go(self, request: gr.Request) -> Changes:
         """Set what the address says now; the rest stays."""
@@ -185,9 +203,9 @@ class Wiring:
         return {part: copy(change) for part, change in self._fit_to(session).items()}
 
     def _fit_to(self, session: SessionPort) -> Changes:
-        if self._fit is not None and self._fit[0] is session:
-            return self._fit[1]
         parts, info = self._parts, session.info
+        if self._fit is not None and self._fit[0] is info:
+            return self._fit[1]
         top = max(1, info.num_draft_tokens)
         names = list(info.drafters)
         policy = DEFAULT_SCHEDULE.policy if DEFAULT_SCHEDULE.policy in info.policies else info.policies[0]
@@ -199,7 +217,7 @@ class Wiring:
         }
         for _, fit in self._fits:
             chat |= fit(session)
-        self._fit = session, chat
+        self._fit = info, chat
         return chat
 
     def status(self) -> str:
@@ -223,6 +241,7 @@ class Wiring:
             body["drafters"] = info.drafters
             body["active"] = session.engine.num_active
             body["step_curve"] = info.step_curve
+            body["profiling"] = self._host.profile_note
             body["load"] = load_json(session.engine.load())
         return to_json(body)
 

@@ -75,6 +75,9 @@ class SessionPort(Session, Protocol):
     def info(self) -> InfoPort:
         """What was opened."""
 
+    def measure_steps(self, budget_s: float, progress: Progress) -> bool:
+        """Measure what a step costs, and let all policies serve; False when a request came. Raises DSparkError."""
+
     def close(self) -> None:
         """Give everything back."""
 

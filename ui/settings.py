@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,15 @@ def _tokens(text: str) -> int | None:
     return None if text == "auto" else int(text)
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(text)
+    return seconds
+
+
 PAGE_ANSWERS = MAX_ACTIVE + 4
+PROFILE_S = 25.0
 _LIMITS = (  # option, variable, default, type, help
     ("--max-active", "DSPARK_MAX_ACTIVE", str(PAGE_ANSWERS), int, "answers that run side by side"),
     ("--max-waiting", "DSPARK_MAX_WAITING", str(MAX_WAITING), int, "requests that wait beside them; more are refused"),
@@ -38,6 +47,7 @@ class Settings:
         dtype: ``DSPARK_DTYPE``.
         limits: what the one engine takes on (``DSPARK_MAX_ACTIVE``, …): so many answers that the tab Load's users leave
             places for visitors.
+        profile_s: seconds in which step times are measured where none are stored (``DSPARK_PROFILE_S``); 0 for never.
     """
 
     address: str = "127.0.0.1"
@@ -47,6 +57,7 @@ class Settings:
     device: str = "auto"
     dtype: str = "auto"
     limits: Limits = field(default_factory=lambda: Limits(PAGE_ANSWERS))
+    profile_s: float = PROFILE_S
 
     def open_session(self, progress: Progress) -> SessionPort:
         """Open the engine; heavy imports happen here, so that the page is up before. Raises DSparkError."""
@@ -84,9 +95,17 @@ def read_settings(arguments: Sequence[str] | None = None, environment: Mapping[s
     group = parser.add_argument_group("limits: all visitors share one engine")
     for option, variable, default, kind, about in _LIMITS:
         group.add_argument(option, type=kind, default=env.get(variable, default), help=f"{about} (%(default)s)")
+    parser.add_argument(
+        "--profile-s",
+        type=_seconds,
+        default=env.get("DSPARK_PROFILE_S", f"{PROFILE_S:g}"),
+        metavar="S",
+        help="measure what a step costs here where that is not stored, for about S seconds of an idle moment, so that "
+        "all policies can serve; 0: never (%(default)s)",
+    )
     args = parser.parse_args(arguments)
     try:
         limits = Limits(args.max_active, args.max_waiting, args.max_wait_s, args.max_tokens)
     except ParameterError as error:
         parser.error(str(error))
-    return Settings(args.host, args.port, args.model, args.draft_model, args.device, args.dtype, limits)
+    return Settings(args.host, args.port, args.model, args.draft_model, args.device, args.dtype, limits, args.profile_s)

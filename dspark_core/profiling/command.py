@@ -6,17 +6,21 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING
 
 from dspark_core.admission import MAX_ACTIVE
+from dspark_core.apart import apart
 from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
 from dspark_core.options import add_model_options
+from dspark_core.storage import Progress
 from dspark_core.terminal import printable, tell
 
 if TYPE_CHECKING:
     from dspark_core.loading import Session
+    from dspark_core.profiling.measure import Measured
     from dspark_core.profiling.profile import StepProfile
 
 DEFAULT_BUDGET_S = 25.0
@@ -75,17 +79,22 @@ def _stored(session: Session) -> StepProfile | None:
     return profile
 
 
-def measure_and_store(session: Session, budget_s: float, bar: ProgressBar) -> StepProfile:
-    """Measure the session's step times; a session opened after this uses them. Errors as `measure` and `file` raise."""
-    from dspark_core.apart import apart
+def measure_and_store(
+    session: Session, budget_s: float, progress: Progress, run: Callable[[Callable[[], Measured]], Measured] = apart
+) -> StepProfile:
+    """Measure the session's step times; a session opened after this uses them. Errors as `measure` and `file` raise.
+
+    ``run`` does the measuring in the engine's conditions: it must be the only one with threads of torch. Where the
+    engine has computed already, that is its own thread (`Engine.call`).
+    """
     from dspark_core.profiling.file import only_one, write_profile
     from dspark_core.profiling.measure import measure
     from dspark_core.profiling.profile import StepProfile
 
     with only_one():
-        measured = apart(  # in the engine's conditions, and it must stay the only one with threads of torch
+        measured = run(
             lambda: measure(
-                session.target, session.drafters, max_requests=MEASURED_REQUESTS, budget_s=budget_s, progress=bar
+                session.target, session.drafters, max_requests=MEASURED_REQUESTS, budget_s=budget_s, progress=progress
             )
         )
         profile = StepProfile(

@@ -82,8 +82,7 @@ def measure(
     if not 0 < budget_s < float("inf"):
         raise ParameterError(f"budget-s is {budget_s}; it must be a number of seconds above 0.")
     with torch.inference_mode(), ExitStack() as stack:
-        progress("Filling caches to measure on", 0.0)
-        bench = _Bench(target, drafters, max_requests, stack)
+        bench = _Bench(target, drafters, max_requests, stack, progress)
         steps, spread = bench.step_tasks()
         drafting = bench.draft_tasks()
         tasks = [task for _, task in (*steps, *spread, *drafting)]
@@ -108,8 +107,16 @@ class _Task:
 class _Bench:
     """Requests in the middle of their answers, to run rounds on. What it opens, ``stack`` releases."""
 
-    def __init__(self, target: Target, drafters: Mapping[str, Drafter], max_requests: int, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        target: Target,
+        drafters: Mapping[str, Drafter],
+        max_requests: int,
+        stack: ExitStack,
+        progress: Progress,
+    ) -> None:
         self._target = target
+        self._progress = progress
         self._drafters = {name: drafter for name, drafter in drafters.items() if drafter.num_draft_tokens > 0}
         self._max_requests = max_requests
         self._block = 1 + max((drafter.num_draft_tokens for drafter in self._drafters.values()), default=0)
@@ -187,7 +194,12 @@ class _Bench:
         slot.release()
         return output[0].features
 
+    def _fill(self) -> None:
+        """Told for each cache: whoever listens may end it here."""
+        self._progress("Filling caches to measure on", 0.0)
+
     def _open_slot(self, capacity: int) -> KVSlot:
+        self._fill()
         try:
             slot = self._target.open_slot(capacity)
         except ResourceError as error:
@@ -200,6 +212,7 @@ class _Bench:
         return slot
 
     def _open_state(self, drafter: Drafter, context: int, features: torch.Tensor) -> DrafterState:
+        self._fill()
         state = drafter.open(context + self._block)
         self._stack.callback(state.release)
         state.observe(tuple(self._text[:context]), features)

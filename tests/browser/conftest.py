@@ -56,7 +56,7 @@ def fake_address(fake):
 def serve():
     """Serves another page for one test, until its visitors have left."""
     with ExitStack() as stack:
-        yield lambda opener, name="fake-target": stack.enter_context(served(opener, name))
+        yield lambda opener, *how: stack.enter_context(served(opener, *how))
 
 
 @pytest.fixture

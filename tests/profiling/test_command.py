@@ -7,7 +7,9 @@ from safetensors.torch import save_file
 
 from dspark_core.cli import main
 from dspark_core.drafters.none import NoneDrafter
+from dspark_core.errors import ParameterError
 from dspark_core.loading import open_session
+from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.profiling.command import MEASURED_REQUESTS
 from dspark_core.profiling.file import profile_path, read_profile
 from dspark_core.profiling.profile import token_counts
@@ -171,3 +173,48 @@ def test_a_session_of_the_same_key_has_the_curve_and_others_say_why_not(folder, 
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
     with open_session(str(folder), device="cpu", dtype="float32") as session:
         assert session.step_curve is None
+
+
+def test_an_open_session_measures_itself_and_uses_what_it_measured(folder):
+    told_to_us = []
+    with open_session(str(folder), device="cpu", dtype="float32") as session:
+        with pytest.raises(ParameterError, match="has not been measured"):
+            session.engine.check(asked("prefix"))
+        assert session.measure_steps(0.001, lambda stage, _: told_to_us.append(stage))
+        assert session.info.policies == tuple(POLICIES)
+        assert session.info.step_times[0] == (1, session.step_curve.smoothed_s[0])
+        events = list(session.engine.submit(asked("prefix")))
+        assert events[-1].finish_reason == "length"
+    assert any("Measuring" in stage for stage in told_to_us)
+    with open_session(str(folder), device="cpu", dtype="float32") as session:
+        assert session.step_curve is not None
+
+
+@pytest.mark.parametrize("moment", ["Filling", "Measuring"])
+def test_a_request_ends_a_measurement_and_has_not_to_wait_for_it(folder, moment):
+    with open_session(str(folder), device="cpu", dtype="float32") as session:
+        answers = []
+
+        def somebody_asks(stage, _):
+            if stage.startswith(moment) and not answers:
+                answers.append(session.engine.submit(asked("fixed")))
+
+        assert not session.measure_steps(0.001, somebody_asks)
+        assert list(answers[0])[-1].finish_reason == "length"
+        assert session.step_curve is None
+        assert not profile_path(session.profile_key).exists()
+        assert session.measure_steps(0.001, lambda *_: None)
+
+
+def test_what_another_process_stored_meanwhile_is_not_measured_again(folder):
+    with (
+        open_session(str(folder), device="cpu", dtype="float32") as first,
+        open_session(str(folder), device="cpu", dtype="float32") as second,
+    ):
+        assert first.measure_steps(0.001, lambda *_: None)
+        assert second.measure_steps(0.001, lambda *_: pytest.fail("it measures"))
+        assert second.info == first.info
+
+
+def asked(policy):
+    return GenerationRequest((1, 2, 3), SamplingParams(max_new_tokens=4), ScheduleParams(policy), "ngram")

@@ -35,9 +35,9 @@ def free_port():
 
 
 @contextmanager
-def served(opener, name="fake-target"):
+def served(opener, name="fake-target", profile_s=0.0):
     """The page over what ``opener`` opens, on a free port; yields its address."""
-    host = SessionHost(opener, name)
+    host = SessionHost(opener, name, profile_s)
     news = News()
     demo = in_a_loop(lambda: build_page(host, news))
     options = launch_options("127.0.0.1", free_port(), news)

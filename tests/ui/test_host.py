@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,58 @@ def test_closing_gives_the_session_back():
     assert until(lambda: host.session is not None)
     host.close()
     assert session.closed
+
+
+class Unprofiled(FakeSession):
+    """Its first measurement is disturbed, its second fails, or goes on until the host is closed."""
+
+    def __init__(self, *outcomes):
+        super().__init__(0.0)
+        self.outcomes = list(outcomes)
+        self.budgets = []
+
+    def measure_steps(self, budget_s, progress):
+        self.budgets.append(budget_s)
+        progress("Measuring step times: 0:20 left", 0.1)
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        while outcome is None:
+            progress("Measuring step times: 0:19 left", 0.2)
+            time.sleep(0.01)
+        if outcome:
+            self.info = replace(self.info, step_times=((1, 0.1), (2, 0.1)))
+        return outcome
+
+
+@pytest.mark.parametrize("outcomes", [(True,), (False, True), (ResourceError("no room"),)])
+def test_step_times_are_measured_after_the_baseline_until_they_are_there_or_fail(outcomes):
+    session = Unprofiled(*outcomes)
+    host = SessionHost(lambda _: session, "fake", profile_s=7.0)
+    host.start()
+    assert until(lambda: session.budgets)
+    assert host.baseline[0] is not None
+    assert until(lambda: not session.outcomes and host.profile_note == "")
+    assert session.budgets == [7.0] * len(outcomes)
+    host.close()
+
+
+@pytest.mark.parametrize("profile_s", [0.0, 7.0])
+def test_step_times_are_left_alone_where_they_are_stored_or_not_wanted(profile_s):
+    session = Unprofiled()
+    if profile_s:
+        session.info = replace(session.info, step_times=((1, 0.1), (2, 0.1)))
+    host = SessionHost(lambda _: session, "fake", profile_s)
+    host.start()
+    assert until(lambda: host.baseline[0] is not None)
+    assert host.profile_note == ""
+    assert session.budgets == []
+    host.close()
+
+
+def test_a_measurement_of_step_times_ends_when_the_host_is_closed():
+    session = Unprofiled(None)
+    host = SessionHost(lambda _: session, "fake", profile_s=7.0)
+    host.start()
+    assert until(lambda: "0:19" in host.profile_note)
+    assert host.close()

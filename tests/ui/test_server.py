@@ -33,6 +33,8 @@ def test_settings_come_from_the_command_line_then_the_environment_then_defaults(
     env = {"DSPARK_MODEL": "m", "DSPARK_DEVICE": "cpu", "PORT": "8000", "GRADIO_SERVER_NAME": "0.0.0.0"}
     assert read_settings([], env) == Settings("0.0.0.0", 8000, "m", device="cpu")
     assert read_settings(["--port", "9000", "--model", "n"], env).port == 9000
+    assert read_settings(["--profile-s", "5"], {"DSPARK_PROFILE_S": "0"}).profile_s == 5
+    assert read_settings([], {"DSPARK_PROFILE_S": "0"}).profile_s == 0
 
 
 def test_limits_come_from_the_same_places_and_reach_the_session(monkeypatch):
@@ -51,6 +53,13 @@ def test_limits_that_are_none_are_refused_by_name(words, capsys):
     with pytest.raises(SystemExit):
         read_settings(words, {})
     assert words[0].strip("-").replace("-", "_") in capsys.readouterr().err.partition("error:")[2].replace("-", "_")
+
+
+@pytest.mark.parametrize("seconds", ["-1", "inf", "nan", "long"])
+def test_a_time_to_measure_that_is_none_is_refused(seconds, capsys):
+    with pytest.raises(SystemExit):
+        read_settings([f"--profile-s={seconds}"], {})
+    assert "--profile-s" in capsys.readouterr().err.partition("error:")[2]
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])

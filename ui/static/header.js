@@ -30,11 +30,11 @@ function mountLanguages(root) {
   show();
 }
 
-function curve(source) {
-  const node = make("span", "ds-curve", source.startsWith("not profiled") ? t("not profiled") : t("profiled"));
-  node.tabIndex = 0;
-  node.dataset.tip = t("What a step costs on this machine, which the policies prefix and delayed need: {source}", { source });
-  return node;
+function drawCurve(node, { step_curve: source, profiling }) {
+  setText(node, profiling ? t("profile follows") : source.startsWith("not profiled") ? t("not profiled") : t("profiled"));
+  node.dataset.tip = profiling
+    ? t("What a step costs on this machine is measured once, while nothing runs; then the policies prefix and delayed can be chosen. {stage}", { stage: profiling })
+    : t("What a step costs on this machine, which the policies prefix and delayed need: {source}", { source });
 }
 
 export function mountHeader(root, store) {
@@ -61,8 +61,12 @@ export function mountHeader(root, store) {
     setText(state.querySelector(".ds-state-text"), words[status.phase]);
     progress.hidden = status.phase !== "loading";
     progress.value = status.fraction;
-    if (!status.info || machine.childElementCount) return;
-    const [model, device, dtype, gamma] = status.info;
-    machine.append(make("span", "", model), make("span", "", device), make("span", "", dtype), make("span", "", `γ = ${gamma}`), curve(status.step_curve));
+    if (!status.info) return;
+    if (!machine.childElementCount) {
+      const [model, device, dtype, gamma] = status.info;
+      machine.append(...[model, device, dtype, `γ = ${gamma}`].map((text) => make("span", "", text)), make("span", "ds-curve"));
+      machine.lastChild.tabIndex = 0;
+    }
+    drawCurve(machine.lastChild, status);
   });
 }

@@ -121,7 +121,7 @@ export function mountLoadTab(root, store, press) {
   const at = (selector) => root.querySelector(selector);
   const charts = Object.fromEntries([...root.querySelectorAll("[data-chart]")].map((svg) => [svg.dataset.chart, svg]));
   const [thead, tbody] = [at(".ds-load-table thead"), at(".ds-load-table tbody")];
-  let asked = false;
+  let asked = null; // about the machine, when it knew so much of its step times
   let drawnRows = "";
 
   const head = () => {
@@ -206,8 +206,8 @@ export function mountLoadTab(root, store, press) {
   const open = watchSight(root, () => store.changed(), OPEN);
   const draw = () => {
     const { status } = store;
-    if (!asked && status?.phase === "ready") {
-      asked = true;
+    if (status?.phase === "ready" && asked !== status.step_curve) {
+      asked = status.step_curve;
       press();
     }
     const note = at(".ds-load-note");
@@ -216,7 +216,7 @@ export function mountLoadTab(root, store, press) {
     note.dataset.level = state.note?.level ?? "info";
     setText(at(".ds-load-state"), stateWords(state, status));
     if (!open()) return; // another tab is open
-    const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine !== null}:${document.body.className}:${currentLanguage()}`;
+    const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine?.curve_note}:${document.body.className}:${currentLanguage()}`;
     if (key === seen) return;
     seen = key;
     drawLive();
