@@ -340,20 +340,23 @@ class Engine:
                 self._fail([generation], self._too_late())
         self._turns += 1
         live = [generation for generation in running if not generation._cancelled.is_set()]
-        opened = self._open(live)
+        opened, short = self._open(live)
         reading = [pair for pair in opened if not pair[1].ready]
         if reading:  # who began to read first; whoever changes its drafter over and over holds up itself alone
             self._prefill(sorted(reading, key=lambda pair: pair[0]._reads_from))
-        crowded = bool(waiting) or len(opened) < len(live)
+        crowded = bool(waiting) or short
         decoding = [pair for pair in opened if pair not in reading and pair[0]._pace.may_go(crowded=crowded)]
         if decoding:
             self._round(decoding)
         return not reading and not decoding and bool(opened) and len(opened) == len(running)
 
-    def _open(self, live: list[Generation]) -> list[tuple[Generation, Answer]]:
+    def _open(self, live: list[Generation]) -> tuple[list[tuple[Generation, Answer]], bool]:
         """Those that have their slots, with their answers, which obey what was asked for last.
 
         Where memory is short for one, it and those after it wait until another has given its own back.
+
+        Returns:
+            These, and whether memory was short.
         """
         opened: list[tuple[Generation, Answer]] = []
         for generation in live:
@@ -369,9 +372,9 @@ class Engine:
             except Exception as error:  # the engine serves others: it must outlive any one request's failure
                 if opened and self._may_wait_after(error, generation):
                     self._tell(generation, 0, "memory is short")
-                    break
+                    return opened, True
                 self._fail([generation], error)
-        return opened
+        return opened, False
 
     def _prefill(self, reading: list[tuple[Generation, Answer]]) -> None:
         try:
