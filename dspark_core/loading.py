@@ -86,7 +86,8 @@ class Session:
         self.drafters = drafters
         self.profile_key = profile_key
         self.profile, not_profiled = read_profile(profile_key)
-        self.step_curve = None if self.profile is None else self.profile.curve()
+        gammas = {name: drafter.num_draft_tokens for name, drafter in drafters.items()}
+        self.step_curve = None if self.profile is None else self.profile.curve_for(gammas.items())
         sensor = open_load_sensor(str(target.device), uuid=card_uuid(target.device))
         loop = DecodeLoop(target, tokenizer, drafters, sensor, step_curve=self.step_curve, full_batch=limits.max_active)
         self.engine = Engine(loop, limits)
@@ -98,7 +99,7 @@ class Session:
             drafters={name: drafter.note for name, drafter in drafters.items()},
             policies=tuple(n for n, policy in POLICIES.items() if self.step_curve or not policy.needs_curve),
             max_context=target.max_context,
-            step_curve=not_profiled if self.profile is None else line(self.profile),
+            step_curve=not_profiled if (p := self.profile) is None else line(p, p.lacks(gammas.items())),
             step_times=() if (c := self.step_curve) is None else tuple(zip(c.tokens, c.smoothed_s, strict=True)),
         )
 

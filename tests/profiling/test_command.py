@@ -1,6 +1,7 @@
 """The command profile on the toy: measures once, stores, shows; a session of the same key then has the curve."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from safetensors.torch import save_file
@@ -9,7 +10,7 @@ from dspark_core.cli import main
 from dspark_core.drafters.none import NoneDrafter
 from dspark_core.loading import open_session
 from dspark_core.profiling.command import MEASURED_REQUESTS
-from dspark_core.profiling.file import profile_path, read_profile
+from dspark_core.profiling.file import profile_path, read_profile, write_profile
 from dspark_core.profiling.profile import token_counts
 from dspark_core.profiling.report import line
 from dspark_core.scheduling import POLICIES
@@ -166,6 +167,12 @@ def test_a_session_of_the_same_key_has_the_curve_and_others_say_why_not(folder, 
         assert list(session.step_curve.smoothed_s) == report["curve"]["seconds"]
         assert session.info.step_curve.startswith(f"profiled: measured on {session.info.device_label}, ")
         assert session.info.policies == tuple(POLICIES)
+        assert "ngram" in session.step_curve.drafting
+        stored = session.profile
+    write_profile(replace(stored, drafting=tuple(replace(at, num_draft_tokens=99) for at in stored.drafting)))
+    with open_session(str(folder), device="cpu", dtype="float32") as session:
+        assert "ngram" not in session.step_curve.drafting, "it was measured with another block size"
+        assert "not profiled: the drafting of ngram" in session.info.step_curve
     with open_session(str(folder), device="cpu", dtype="bfloat16") as session:
         assert session.step_curve is None
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
