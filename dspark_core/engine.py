@@ -250,7 +250,6 @@ class Engine:
             pace = Pace(self._clock, self.limits.max_held_s, self._nudge)
             generation = Generation(request, self._loop, self._clock(), pace, listener)
             self._line.join(generation)
-            self._tell_places()
             self._nudge()
             return generation
 
@@ -309,9 +308,12 @@ class Engine:
                 calls = [self._calls.popleft() for _ in range(len(self._calls))]
                 seen = self._nudges
                 running, waiting = list(self._line.running), list(self._line.waiting)
+                reason = self._line.reason
                 if self._closing:
                     for generation in (*running, *waiting):
                         generation.cancel()
+            for ahead, generation in enumerate(waiting):
+                self._tell(generation, ahead, reason)
             for work, outcome in calls:
                 settle(outcome, work)
             if not running and not waiting:
@@ -420,7 +422,7 @@ class Engine:
             finished = unanswered(failed(error))
         with self._wake:
             self._line.leave(generation)
-            self._tell_places()
+            self._nudge()  # the places in the line are told anew
         generation._hear(finished)
 
     def _may_wait_after(self, error: Exception, generation: Generation) -> bool:
@@ -435,10 +437,6 @@ class Engine:
             f"The request has waited for {self.limits.max_wait_s:g} s without its turn ({self._line.reason}). "
             "Try again later, or ask for fewer new tokens."
         )
-
-    def _tell_places(self) -> None:
-        for ahead, generation in enumerate(self._line.waiting):
-            self._tell(generation, ahead, self._line.reason)
 
     def _tell(self, generation: Generation, ahead: int, reason: str) -> None:
         if generation._ahead != ahead:
