@@ -22,7 +22,8 @@ def lane_report(runs: Sequence[Run], baseline: Sequence[Run], *, greedy: bool, n
     """One lane's figures.
 
     ``tokens_per_s`` and ``tau`` are telemetry's, over all prompts together (prefill left out); ``ratio`` is the median
-    over the prompts of tokens/s here over tokens/s of the plain lane, without an interval where it is one's. ``wall_tokens_per_s`` counts the prefill too.
+    over the prompts of tokens/s here over tokens/s of the plain lane, without an interval where it is one prompt's.
+    ``wall_tokens_per_s`` counts the prefill too.
     ``answers`` compares with the plain lane's tokens (greedy only: elsewhere lanes draw differently).
     """
     summary = merge(run.summary for run in runs)
