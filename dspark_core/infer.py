@@ -18,6 +18,7 @@ from dspark_core.errors import ParameterError, shown, so_many
 from dspark_core.event_json import to_line
 from dspark_core.events import DecodeRound, Event, Finished, Prefilled, Waiting
 from dspark_core.fetch import ProgressBar
+from dspark_core.files import check_place
 from dspark_core.options import (
     add_model_options,
     add_sampling_options,
@@ -78,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
         raise ParameterError(
             "--inspect adds to the events, and the text does not show them. Add --json or --record, or leave it out."
         )
+    if options.record:
+        check_place(options.record)
     messages = _messages(options)
     from dspark_core.loading import open_session  # torch is slow to import: first the checks that need none
 

@@ -112,12 +112,13 @@ class Session:
 
     def use_profile(self, profile: StepProfile) -> None:
         """Schedule by these step times from the next round on; all policies can serve then."""
-        self.profile, self.step_curve = profile, profile.curve()
+        gammas = {name: drafter.num_draft_tokens for name, drafter in self.drafters.items()}
+        self.profile, self.step_curve = profile, profile.curve_for(gammas.items())
         self._loop.step_curve = self.step_curve
         self.info = replace(
             self.info,
             policies=tuple(POLICIES),
-            step_curve=line(profile),
+            step_curve=line(profile, profile.lacks(gammas.items())),
             step_times=tuple(zip(self.step_curve.tokens, self.step_curve.smoothed_s, strict=True)),
         )
 

@@ -10,6 +10,7 @@ import json
 import math
 import platform
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -183,12 +184,15 @@ def read(path: Path) -> Recording:
     """The recording in a file, which may be gzip-compressed.
 
     Raises:
-        ParameterError: as `parse`.
+        ParameterError: as `parse`, and for a compressed file that is damaged.
         OSError: the file cannot be read.
     """
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as file:
-        return parse(file, str(path))
+    try:
+        with opener(path, "rb") as file:
+            return parse(file, str(path))
+    except (zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise ParameterError(f"{path} is damaged or no gzip file ({error}).{_WAY_OUT}") from error
 
 
 def file_name(header: Header) -> str:

@@ -144,8 +144,7 @@ class Turn:
             resting=self.judgement.rest,
             inspection=self.inspection,
         )
-        answer.rounds += 1
-        answer.round_s += timings.total_s
+        answer.told(timings.total_s)
 
     def _draft_tokens(self, tokenizer: TokenText) -> tuple[DraftToken, ...]:
         draft = []

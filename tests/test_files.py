@@ -5,11 +5,12 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dspark_core.errors import ParameterError, ResourceError
-from dspark_core.files import make_folder, new_folder, write_json, write_whole, write_whole_text
+from dspark_core.files import check_place, make_folder, new_folder, write_json, write_whole, write_whole_text
 from tests.sources import ROOT
 
 
@@ -180,3 +181,20 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, place):
     (tmp_path / "file").write_text("")
     with pytest.raises(ParameterError, match="cannot be made"):
         fill(tmp_path / place)
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_what_names_no_file_is_refused_in_words(name):
+    with pytest.raises(ParameterError, match="it is a folder"):
+        write_whole(Path(name), lambda path: path.write_text("x"))
+
+
+def test_a_place_is_checked_before_anything_is_written(tmp_path):
+    check_place(tmp_path / "a.txt")
+    (tmp_path / "a.txt").write_text("old")
+    check_place(tmp_path / "a.txt")
+    with pytest.raises(ParameterError, match="it is a folder"):
+        check_place(tmp_path)
+    with pytest.raises(ParameterError, match="its folder is missing or closed"):
+        check_place(tmp_path / "none" / "a.txt")
+    assert content(tmp_path) == {"a.txt": "old"}

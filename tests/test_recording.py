@@ -187,3 +187,14 @@ def test_an_answer_of_every_kind_of_end_is_whole():
         events = _changed(-1, finish_reason=reason)
         assert isinstance(events[-1], Finished)
         check_answer(Recording(header(), tuple(events)), "x")
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:40] + b"\xff" * 20 + data[60:], lambda data: data[:-20], len])
+def test_a_compressed_file_that_is_damaged_is_refused_in_words(tmp_path, damage):
+    made = whole()
+    path = tmp_path / "answer.jsonl.gz"
+    record(made.events, path, made.header)
+    damaged = damage(path.read_bytes())
+    path.write_bytes(damaged if isinstance(damaged, bytes) else b"no gzip")
+    with pytest.raises(ParameterError, match="damaged or no gzip file"):
+        replay(path)

@@ -154,6 +154,7 @@ def _measure(
             "frequency_penalty": sampling.frequency_penalty,
             "logit_bias": [f"{token_id}={bias:g}" for token_id, bias in sampling.logit_bias],
             "max_new_tokens": sampling.max_new_tokens,
+            "seed": sampling.seed or 0,
             "prompts": {kind: sum(case.kind == kind for case in cases) for kind in kinds},
             "later_turns_left_out": sum(prompt.more_turns for prompt in prompts),
         },

@@ -22,7 +22,8 @@ def lane_report(runs: Sequence[Run], baseline: Sequence[Run], *, greedy: bool, n
     """One lane's figures.
 
     ``tokens_per_s`` and ``tau`` are telemetry's, over all prompts together (prefill left out); ``ratio`` is the median
-    over the prompts of tokens/s here over tokens/s of the plain lane. ``wall_tokens_per_s`` counts the prefill too.
+    over the prompts of tokens/s here over tokens/s of the plain lane, without an interval where it is one prompt's.
+    ``wall_tokens_per_s`` counts the prefill too.
     ``answers`` compares with the plain lane's tokens (greedy only: elsewhere lanes draw differently).
     """
     summary = merge(run.summary for run in runs)
@@ -32,7 +33,7 @@ def lane_report(runs: Sequence[Run], baseline: Sequence[Run], *, greedy: bool, n
         "tokens_per_s": summary.tokens_per_s,
         "tau": summary.tau,
         "ratio": ratio and ratio.median,
-        "ratio_95": ratio and [ratio.low, ratio.high],
+        "ratio_95": ratio and ([ratio.low, ratio.high] if ratio.n > 1 else None),
         "wall_tokens_per_s": sum(len(run.token_ids) for run in runs) / wall_s if wall_s else 0.0,
         "prompts": len(runs),
         "answers": same_answers(runs, baseline) if greedy else None,
@@ -94,12 +95,12 @@ def _round_line(name: str, lane: Mapping[str, Any]) -> str:
 
 
 def _line(name: str, lane: Mapping[str, Any]) -> str:
-    low, high = lane["ratio_95"] or (0.0, 0.0)
+    interval = "–" if lane["ratio_95"] is None else "{:.2f}–{:.2f}".format(*lane["ratio_95"])
     rate = lane["acceptance_rate"]
     answers = lane["answers"]
     round_s = lane["round_s"] or 1.0
     return (
-        f"{name:<22}{lane['tokens_per_s']:>9.1f}{lane['ratio'] or 0:>7.2f}{f'{low:.2f}–{high:.2f}':>14}"
+        f"{name:<22}{lane['tokens_per_s']:>9.1f}{lane['ratio'] or 0:>7.2f}{interval:>14}"
         f"{lane['tau']:>6.2f}{'–' if rate is None else f'{rate:.0%}':>10}"
         f"{lane['draft_s'] / round_s:>7.0%}{lane['schedule_s'] / round_s:>7.0%}{lane['verify_s'] / round_s:>7.0%}"
         f"{lane['wall_tokens_per_s']:>10.1f}{'–' if answers is None else '{same}/{n}'.format(**answers):>11}"

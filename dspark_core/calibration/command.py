@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from dspark_core.catalog import find_model
 from dspark_core.draft_folders import find_draft_folders
 from dspark_core.errors import ParameterError
 from dspark_core.fetch import ProgressBar
+from dspark_core.files import check_place
 from dspark_core.options import add_model_options
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.terminal import write_text
@@ -54,6 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Calibrate and report."""
+    if options.rounds and options.out:
+        raise ParameterError(
+            "--rounds keeps the rounds and writes no calibration, so --out would be left aside. Say one of the two."
+        )
     texts = _prompts(options.prompts, options.limit)
     settings = [
         SamplingParams(temperature=t, seed=options.seed, max_new_tokens=options.max_new_tokens)
@@ -119,10 +123,7 @@ def _prompts(path: Path, limit: int) -> list[str]:
 
 def _check_place(path: Path, overwrite: bool) -> None:
     """Refuse before hours of rollouts what could not be written after them."""
-    if path.is_dir():
-        raise ParameterError(f"{path} cannot be written: it is a folder. Name a file in it with --out FILE.")
-    if not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
-        raise ParameterError(f"{path} cannot be written: its folder is missing or closed. Name a file with --out.")
+    check_place(path)
     if path.exists() and not overwrite:
         raise ParameterError(
             f"{path} exists already. Say --overwrite to replace it, or name another file with --out FILE."
@@ -176,8 +177,10 @@ def _requests(
     session: Session, texts: Sequence[str], sampling: SamplingParams, num_draft_tokens: int
 ) -> list[GenerationRequest]:
     """Every draft is verified, whatever its confidence: what is cut could not be learnt from."""
+    from dspark_core.bench.paired import NUM_SEEDS
+
     schedule = ScheduleParams("fixed", num_draft_tokens, num_draft_tokens)
-    seeded = [replace(sampling, seed=(sampling.seed or 0) + i) for i in range(len(texts))]
+    seeded = [replace(sampling, seed=((sampling.seed or 0) + i) % NUM_SEEDS) for i in range(len(texts))]
     return [
         session.request([{"role": "user", "content": text}], params, schedule, session.default_drafter)
         for text, params in zip(texts, seeded, strict=True)

@@ -27,12 +27,14 @@ def command_line(
         given = getattr(options, name)
         if name in _OUTPUTS or given == default:
             continue
-        flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
+        no = "no-" if given is False else ""
+        flag = _FLAGS.get(name, f"--{no}{name.replace('_', '-')}")
         if isinstance(given, bool):
             words.append(flag)
-        else:
-            for value in given if isinstance(given, list) else [given]:
-                words += [flag, _without_folders(str(value))]
+            continue
+        for value in given if isinstance(given, list) else [given]:
+            text = _without_folders("=".join(map(str, value)) if isinstance(value, tuple) else str(value))
+            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]  # else it reads as an option
     return " ".join(shlex.join(words).split())
 
 

@@ -15,13 +15,14 @@ from dspark_core.telemetry import LATE_POSITION, Summary, merge
 Outcomes = Mapping[tuple[str, int], Outcome]
 
 
-def cell_report(outcomes: Outcomes, baseline: Outcomes | None = None) -> dict[str, Any]:
+def cell_report(outcomes: Outcomes, baseline: Outcomes | None = None, *, one_at_a_time: bool = True) -> dict[str, Any]:
     """The figures of one cell, from its prompts' outcomes by (set, number); ``baseline``: another drafter's.
 
     All are telemetry's, over the prompts together. ``acceptance_by_position`` is conditional: of the rounds that
     verified position k and accepted all before it (their number is in ``n_by_position``), the share that accepted k
     too. ``accepted_lengths[j]`` rounds accepted j drafts. ``suffix_decay_n`` are the two n that ``suffix_decay`` stands
-    on, at positions 1 and 4. ``draft_s`` and ``verify_s`` are totals. The intervals are 95 % bootstrap intervals over
+    on, at positions 1 and 4. ``draft_s`` and ``verify_s`` are totals, None unless the answers came ``one_at_a_time``:
+    side by side each tells the whole time of the rounds that it shared. The intervals are 95 % bootstrap intervals over
     the prompts, None where there are too few. ``confidence`` is a `confidence_report`, ``over_baseline`` a comparison
     (see `compared`), None without a baseline.
     """
@@ -41,8 +42,8 @@ def cell_report(outcomes: Outcomes, baseline: Outcomes | None = None) -> dict[st
         "acceptance_rate": total.acceptance_rate,
         "rounds": total.rounds,
         "tokens": total.tokens,
-        "draft_s": total.draft_s,
-        "verify_s": total.verify_s,
+        "draft_s": total.draft_s if one_at_a_time else None,
+        "verify_s": total.verify_s if one_at_a_time else None,
         "draft_to_verify": total.draft_to_verify,
         "over_baseline": None
         if baseline is None
@@ -74,7 +75,7 @@ def results(job: Job, measured: Measured) -> dict[str, Any]:
     def of(drafter: str, kinds: Collection[str], temperature: float) -> dict[str, Any]:
         rival = None if drafter == job.baseline else job.baseline
         theirs = None if rival is None else outcomes(rival, kinds, temperature)
-        return cell_report(outcomes(drafter, kinds, temperature), theirs)
+        return cell_report(outcomes(drafter, kinds, temperature), theirs, one_at_a_time=job.at_once == 1)
 
     found: dict[str, Any] = {
         "results": {

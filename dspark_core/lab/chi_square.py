@@ -6,8 +6,9 @@ pooled into one cell (Cochran's rule of 5). If even the pool is too rare, it joi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import mpmath
@@ -46,7 +47,8 @@ def against_law(observed: Mapping[_Outcome, int], expected: Mapping[_Outcome, fl
 
     Args:
         observed: counts by outcome; outcomes that ``expected`` does not name count into the pool.
-        expected: expected counts by outcome, with the same sum; None stands for all outcomes that are not named.
+        expected: expected counts by outcome, with the same sum; None stands for all outcomes that are not named, which
+            without it are impossible. One observation of what is impossible refutes the law: its p-value is 0.
 
     Raises:
         ParameterError: the sums differ.
@@ -58,7 +60,11 @@ def against_law(observed: Mapping[_Outcome, int], expected: Mapping[_Outcome, fl
     seen = [float(observed.get(outcome, 0)) for outcome in cells]
     wanted = [expected[outcome] for outcome in cells]
     table = _with_pool([seen], [wanted], [total - sum(seen)], [promised - sum(wanted)])
-    return _verdict(*table, n=total, pooled=len(set(expected) | set(observed)) - len(cells))
+    verdict = _verdict(*table, n=total, pooled=len(set(expected) | set(observed)) - len(cells))
+    unnamed = sum(count for outcome, count in expected.items() if outcome is None)
+    if any(count and not expected.get(outcome, unnamed) for outcome, count in observed.items()):
+        return replace(verdict, statistic=math.inf, p_value=0.0)  # the pool would hide it
+    return verdict
 
 
 def of_two_samples(one: Mapping[_Outcome, int], other: Mapping[_Outcome, int]) -> Verdict:

@@ -287,8 +287,8 @@ class _Rounds:
     def _planned(self) -> int:
         """Rounds in all, the warm-up included, at the speed so far."""
         elapsed_s = max(self._elapsed(), 1e-9)  # nothing yet at the start, when the least is planned
-        fitting = int(self._budget_s * self._steps / self._tasks / elapsed_s)
-        return min(MOST_REPEATS + 1, max(LEAST_REPEATS + 1, fitting))
+        fitting = self._budget_s * self._steps / self._tasks / elapsed_s  # infinite where the budget is boundless
+        return int(min(MOST_REPEATS + 1, max(LEAST_REPEATS + 1, fitting)))
 
     def _elapsed(self) -> float:
         return self._now() - self._began

@@ -149,6 +149,11 @@ class StepProfile:
         known = {(probe.drafter, probe.num_draft_tokens) for probe in self.drafting}
         return [name for name, gamma in drafters if gamma and (name, gamma) not in known]
 
+    def curve_for(self, drafters: Iterable[tuple[str, int]]) -> StepCurve:
+        """`curve` without the drafting of those among (name, γ) that were measured with another γ: it costs else."""
+        curve, lacking = self.curve(), self.lacks(drafters)
+        return curve.with_drafting({name: cost for name, cost in curve.drafting.items() if name not in lacking})
+
 
 def check_profile(profile: StepProfile) -> None:
     """Ranges and order, where the values came from a file. Raises ParameterError."""

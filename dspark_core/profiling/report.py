@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,14 +11,15 @@ from dspark_core.profiling.profile import DraftProbe, StepProbe, StepProfile
 JUMPY = 0.2  # of a time: smoothing that moves one further is told
 
 
-def line(profile: StepProfile) -> str:
-    """What the screen says of a session's step curve."""
+def line(profile: StepProfile, lacking: Sequence[str] = ()) -> str:
+    """What the screen says of a session's step curve; ``lacking``: its drafters that were not measured as they are."""
     curve = profile.curve()
     first, last = curve.tokens[0], curve.tokens[-1]
     return (
         f"profiled: {profile.source}; a pass of {first} token takes {_ms(curve.seconds(first))} ms, of {last} tokens "
         f"{_ms(curve.seconds(last))} ms{_drafting_line(profile)}"
         f"{'; the times jump' if profile.largest_smoothing > JUMPY else ''}"
+        f"{'; not profiled: the drafting of ' + ', '.join(lacking) if lacking else ''}"
     )
 
 

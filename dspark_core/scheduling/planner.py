@@ -75,8 +75,10 @@ class Planner:
 
         Args:
             seconds: measured.
-            of_each: of each request, its drafter's name, and how many drafts were drawn and verified.
+            of_each: of each request, its drafter's name, and how many drafts were drawn and verified; may be empty.
         """
+        if not of_each:  # all have failed: nothing was verified
+            return
         curve = self._curve_among(len(of_each))
         if curve is None:
             return

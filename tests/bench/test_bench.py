@@ -12,7 +12,7 @@ import dspark_core.loading
 from dspark_core.bench.lanes import EngineLane, TransformersLane
 from dspark_core.bench.paired import WARM_UP_TOKENS, Case, of_kind, race, rotated, same_answers, speed_ratio
 from dspark_core.bench.prompts import SETS, Prompt, from_file, packaged
-from dspark_core.bench.report import lane_report
+from dspark_core.bench.report import lane_report, table
 from dspark_core.bench.run import PLAIN_SCHEDULE, Run
 from dspark_core.cli import main
 from dspark_core.decode_loop import DecodeLoop
@@ -112,6 +112,13 @@ def test_a_lanes_report_agrees_with_telemetry_and_is_json():
     assert report["acceptance_rate"] == 7 / 20
     assert report["answers"]["same"] == 2
     assert lane_report(runs, plain, greedy=False)["answers"] is None
+
+
+def test_one_prompt_has_a_ratio_and_no_interval():
+    report = lane_report([a_run(seconds=1)], [a_run(seconds=2)], greedy=True)
+    assert (report["ratio"], report["ratio_95"]) == (2, None)
+    assert "2.00–2.00" not in table({"lane": report})
+    assert " – " in table({"lane": report}).splitlines()[1]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -243,10 +250,11 @@ def test_the_report_tells_the_bands_and_the_law_that_were_asked_for(monkeypatch,
     bands = ["--policy", "banded", "--band-low", "0.2", "--band-high", "0.7", "--load-signal", "simulated"]
     bands += ["--simulated-load", "0.25"]
     more = ["--min-p", "0.1", "--presence-penalty", "1", "--frequency-penalty", "0.5", "--repetition-penalty", "1.1"]
-    more += ["--logit-bias", "1=-inf"]
+    more += ["--logit-bias", "1=-inf", "--seed", "5"]
     assert main(["bench", *asked, *bands, "--temperature", "1", "--top-k", "9", "--top-p", "0.8", *more]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert (settings["policy"], settings["band_low"], settings["band_high"]) == ("banded", 0.2, 0.7)
+    assert settings["seed"] == 5
     assert (settings["load_signal"], settings["simulated_load"]) == ("simulated", 0.25)
     assert (settings["top_k"], settings["top_p"]) == (9, 0.8)
     assert (settings["min_p"], settings["presence_penalty"], settings["frequency_penalty"]) == (0.1, 1, 0.5)

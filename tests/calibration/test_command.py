@@ -207,12 +207,18 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(opened, checkpoin
     assert "cannot be written" in refused(capsys, checkpoint, "--out", str(tmp_path / "none" / "x.json"))
     assert "cannot be written" in refused(capsys, checkpoint, "--out", str(tmp_path))
     assert "it is a folder" in refused(capsys, checkpoint, "--out", str(tmp_path))
+    assert "Say one of the two" in refused(capsys, checkpoint, "--rounds", "a.json", "--out", "b.json")
     assert "There is no drafter to calibrate" in refused(capsys, "none")
     assert "There is no drafter" in refused(capsys, tmp_path / "nothing")
     twice = tmp_path / "twice.jsonl"
     twice.write_text('{"turns": ["the same"]}\n{"turns": ["the same"]}\n')
     assert "1 different prompt" in refused(capsys, checkpoint, "--prompts", str(twice))
     assert opened == []
+
+
+def test_after_the_largest_seed_comes_0(opened, checkpoint):
+    assert calibrate(checkpoint, "--limit", "3", "--seed", str(2**63 - 1), *LONG) == 0
+    assert {request.sampling.seed for request in opened[0].requests} == {2**63 - 1, 0, 1}
 
 
 def test_a_drafter_without_confidences_is_refused_by_name(opened, tmp_path, capsys):

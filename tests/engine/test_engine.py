@@ -275,6 +275,26 @@ def test_a_round_that_cannot_be_told_ends_its_own_answer_alone(engine, monkeypat
     assert [end.finish_reason for end in ends] == ["length", "error", "length"]
 
 
+@pytest.mark.parametrize("fault", ["observe_all", "inspect", "report", "took"])
+def test_a_round_that_fails_after_its_commit_is_in_no_figure_of_the_end(engine, monkeypatch, fault):
+    place = {"observe_all": engine._loop.drafters["table"], "took": engine._loop._planner}.get(fault, Turn)
+    right, calls = getattr(place, fault), []
+
+    def faulty(*args):
+        calls.append(1)
+        if len(calls) == 5:
+            raise ValueError("confused")
+        return right(*args)
+
+    monkeypatch.setattr(place, fault, faulty)
+    events = list(engine.submit(ask(200)))
+    rounds, end = [event for event in events if isinstance(event, DecodeRound)], events[-1]
+    assert (end.finish_reason, len(rounds)) == ("error", end.rounds)
+    assert rounds
+    assert end.token_ids == tuple(token.id for each in rounds for token in each.committed)
+    assert end.text == "".join(token.text for each in rounds for token in each.committed) + end.text_delta
+
+
 def test_a_policy_that_a_drafter_cannot_serve_is_refused_before_and_while_it_runs(engine):
     unsure = TableDrafter(5, 4, name="unsure")
     unsure.has_confidence = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,20 @@ def test_a_paused_answer_counts_among_those_that_run_and_goes_on_when_others_wai
     assert paused.held.rate is None
     assert "Others wait" in paused.held.note
     assert list(paused)[-1].finish_reason == "length"
+
+
+def test_a_paused_answer_stays_paused_when_another_ends_at_a_lower_limit(opened):
+    engine = opened()
+    paused, other = engine.submit(ask(LONG)), engine.submit(ask(LONG, seed=2))
+    next_of(DecodeRound, paused)
+    next_of(DecodeRound, other)
+    paused.pause()
+    quiet(paused)
+    other.update_sampling(replace(other.request.sampling, max_new_tokens=1))
+    assert list(other)[-1].finish_reason == "length"
+    assert quiet(paused)
+    assert paused.held == Held(0.0)
+    paused.cancel()
 
 
 def test_an_answer_is_held_for_so_long_only_and_then_says_why_it_goes_on(opened):

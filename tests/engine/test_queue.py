@@ -1,5 +1,6 @@
 """The engine's line: who waits is told so and holds nothing, whoever goes frees all, and long prompts stall nobody."""
 
+import threading
 from itertools import pairwise
 
 import pytest
@@ -35,6 +36,25 @@ def test_beyond_the_limit_requests_wait_and_are_told_their_place_until_it_is_the
     assert "2 answers are running" in third[0].reason
     assert [list(g)[-1].finish_reason for g in waiting[:1]] == ["length"]
     running[1].cancel()
+
+
+def test_a_listener_hears_its_place_in_the_engines_thread_and_holds_up_nobody_who_submits(opened):
+    engine = opened(max_active=1)
+    running, heard, free = engine.submit(ask(LONG)), [], threading.Event()
+
+    def listener(event):
+        heard.append((type(event), threading.current_thread()))
+        assert free.wait(30)
+
+    engine.submit(ask(5), listener)
+    wait_until(lambda: heard)
+    assert engine.num_active == 2, "whoever asks need not wait for a listener"
+    later = engine.submit(ask(5))
+    free.set()
+    running.cancel()
+    assert list(later)[-1].finish_reason == "length"
+    assert heard[0] == (Waiting, engine._thread)
+    assert {thread for _, thread in heard} == {engine._thread}
 
 
 def test_one_that_can_begin_at_once_is_told_of_no_line(opened):

@@ -242,6 +242,12 @@ def test_a_token_limit_below_what_is_there_ends_the_answer_with_what_it_has(engi
         assert len(event.token_ids) >= 6
 
 
+@pytest.mark.parametrize("name", [[], {}, None, "x"])
+def test_what_is_no_drafters_name_is_refused(engine, name):
+    with engine.submit(ask(3000)) as generation, pytest.raises(ParameterError, match="There is no drafter named"):
+        generation.update_drafter(name)
+
+
 def test_sampling_that_cannot_change_is_refused_by_name_and_changes_nothing(engine):
     with engine.submit(ask(3000)) as generation:
         before = generation.request

@@ -10,6 +10,8 @@ from dspark_core.cli import main, parse
 from dspark_core.evaluate.command import add_arguments
 from dspark_core.evaluate.command_line import command_line
 from dspark_core.evaluate.compared import over_baseline
+from dspark_core.load_test.command import add_arguments as load_arguments
+from dspark_core.sweep.command import add_arguments as sweep_arguments
 from dspark_core.telemetry import fold, merge
 from tests.event_samples import decode_round
 
@@ -142,6 +144,27 @@ def test_the_command_of_a_report_names_what_figures_depend_on_and_can_be_given_a
     again = shlex.split(shown(*every_option.split()))[3:]
     assert vars(parse(again)) == vars(parse(["evaluate", *every_option.split()]))
     assert shown("--prompts", "two words.jsonl").endswith("--prompts 'two words.jsonl'")
+
+
+EACH = {"evaluate": add_arguments, "sweep": sweep_arguments, "load": load_arguments}
+SCHEDULE = "--l-max 5 --band-low 0.1 --load-signal simulated --simulated-load 0.3 --no-stop-early"
+SAMPLED = "--temperature 0.5 --logit-bias 198=-5.25 --logit-bias 7=-inf --presence-penalty=-1e-05"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("evaluate", f"{SCHEDULE} --no-back-off --at-once 3"),
+        ("evaluate", "--back-off"),
+        ("sweep", "--set chat --limit 2 --repeats 2 --seed 4"),
+        ("load", f"{SCHEDULE} {SAMPLED} --no-back-off --users 1,2 --lanes plain,fixed@4 --profile"),
+        ("load", "--back-off --set chat --seconds 3"),
+    ],
+)
+def test_the_command_of_each_report_asks_for_the_same_again(command, words):
+    asked = parse([command, *words.split()])
+    again = shlex.split(command_line(asked, EACH[command], command))[3:]
+    assert vars(parse(again)) == vars(asked)
 
 
 def test_the_command_of_a_report_does_not_tell_where_somebody_keeps_files(tmp_path):

@@ -51,6 +51,13 @@ def test_what_no_law_names_counts_against_it():
     assert stray.p_value < 1e-6
 
 
+@pytest.mark.parametrize("expected", [{"a": 600.0, "b": 401.0, "z": 0.0}, {"a": 600.0, "b": 401.0}])
+def test_one_observation_of_what_is_impossible_refutes_the_law(expected):
+    assert against_law(Counter(a=600, b=400, z=1), expected).p_value == 0
+    assert against_law(Counter(a=601, b=400, z=0), expected).p_value > 0.9
+    assert against_law(Counter(a=600, b=400, z=1), {"a": 600.0, "b": 400.0, None: 1.0}).p_value > 0.9
+
+
 @pytest.mark.parametrize(("one", "other"), [({}, {}), ({"a": 5}, {}), ({"a": 50}, {"a": 70}), ({"a": 1}, {"b": 1})])
 def test_where_nothing_can_be_compared_there_is_no_p_value(one, other):
     assert of_two_samples(one, other).p_value is None

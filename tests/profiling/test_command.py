@@ -1,6 +1,7 @@
 """The command profile on the toy: measures once, stores, shows; a session of the same key then has the curve."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from safetensors.torch import save_file
@@ -11,7 +12,7 @@ from dspark_core.errors import ParameterError
 from dspark_core.loading import open_session
 from dspark_core.params import GenerationRequest, SamplingParams, ScheduleParams
 from dspark_core.profiling.command import MEASURED_REQUESTS
-from dspark_core.profiling.file import profile_path, read_profile
+from dspark_core.profiling.file import profile_path, read_profile, write_profile
 from dspark_core.profiling.profile import token_counts
 from dspark_core.profiling.report import line
 from dspark_core.scheduling import POLICIES
@@ -168,6 +169,17 @@ def test_a_session_of_the_same_key_has_the_curve_and_others_say_why_not(folder, 
         assert list(session.step_curve.smoothed_s) == report["curve"]["seconds"]
         assert session.info.step_curve.startswith(f"profiled: measured on {session.info.device_label}, ")
         assert session.info.policies == tuple(POLICIES)
+        assert "ngram" in session.step_curve.drafting
+        stored = session.profile
+    whole = [at.drafts == at.num_draft_tokens for at in stored.drafting]
+    longer = [
+        replace(at, num_draft_tokens=99, drafts=99 if all_of_it else at.drafts)
+        for at, all_of_it in zip(stored.drafting, whole, strict=True)
+    ]
+    write_profile(replace(stored, drafting=tuple(longer)))
+    with open_session(str(folder), device="cpu", dtype="float32") as session:
+        assert "ngram" not in session.step_curve.drafting, "it was measured with another block size"
+        assert "not profiled: the drafting of ngram" in session.info.step_curve
     with open_session(str(folder), device="cpu", dtype="bfloat16") as session:
         assert session.step_curve is None
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")

@@ -130,6 +130,14 @@ def test_a_drafter_that_was_not_measured_is_named_and_plain_decoding_needs_nothi
     assert PROFILE.lacks([("dspark", 5), ("lm", 8), ("none", 0)]) == ["dspark", "lm"]
 
 
+def test_the_drafting_of_a_drafter_of_another_block_size_is_no_part_of_its_curve():
+    assert set(PROFILE.curve_for([("dspark", 4), ("none", 0)]).drafting) == {"dspark"}
+    other = PROFILE.curve_for([("dspark", 5)])
+    assert (dict(other.drafting), other.smoothed_s) == ({}, PROFILE.curve().smoothed_s)
+    assert line(PROFILE, ["dspark"]).endswith("; not profiled: the drafting of dspark")
+    assert "not profiled" not in line(PROFILE)
+
+
 def test_what_was_measured_passes_the_check():
     check_profile(PROFILE)
 

@@ -210,3 +210,8 @@ def test_policies_and_back_off_weigh_by_the_curve_of_a_round_of_so_many_requests
     assert [around.step_curve.seconds(tokens) for tokens in (3, 7)] == [3.5, 5.5]
     few = planner.around(LoadSample("none", "none"), [("table", 2, ScheduleParams(), None)])
     assert [few.step_curve.seconds(tokens) for tokens in (1, 2)] == [1.0, 2.0]
+
+
+def test_a_round_in_which_nothing_was_verified_tells_nothing_of_the_times():
+    planner = Planner(CURVE.with_table(StepTable((1, 3), ((1, (1.0, 3.0)), (3, (3.5, 6.5))))))
+    planner.took(0.1, [])
