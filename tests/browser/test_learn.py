@@ -68,7 +68,7 @@ def test_every_picture_answers_what_is_done_to_it(visit, fake_address):
     for step in range(1, 5):
         assert part.locator(".ds-tok").count() == 0 or step > 1
         part.locator("figure button").click()
-    assert re.search(r"τ = \d", outcome(part))
+    assert re.search(r"τ\s=\s\d", outcome(part))
     assert part.locator(".ds-gone").count() > 0
     assert page.evaluate("getComputedStyle(document.querySelector('.ds-gone')).opacity") == "1", "it can still be read"
 
