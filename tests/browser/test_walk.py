@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import re
-from statistics import fmean
 
 import pytest
 
 from dspark_core.admission import Limits
-from tests.browser.conftest import ask, choose, open_tab, set_number, shows, until
+from tests.browser.conftest import ask, choose, open_tab, set_number, shows
 from ui.settings import Settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def number(page, selector):
-    """The number that stands there; None while there is a dash."""
-    text = page.inner_text(selector).strip()
-    return float(text) if re.fullmatch(r"[0-9.]+", text) else None
-
-
-def over_time(page, selector, seconds=12):
-    """The mean of the number that stands there, after the last five seconds have gone out of it."""
-    page.wait_for_timeout(5000)
-    seen = []
-    for _ in range(seconds):
-        page.wait_for_timeout(1000)
-        seen.append(number(page, selector))
-    return fmean(value for value in seen if value is not None)
+# Of the tab Load: what was measured with so many users, once so many answers have ended. One answer's text says little.
+CELL = """([users, answers]) => dsparkPage.store.load.of(dsparkPage.store.load.lane)
+  .find((cell) => cell.users === users && cell.budget_interval && cell.answers >= answers)"""
 
 
 def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
-    places = Limits(20)  # so that as many as will come nearly fill the engine: some are left for visitors
-    page = visit(serve(Settings(device="cpu", limits=places).open_session, "smollm2-135m"), height=1100, ready=False)
+    # Of the usual 36 places 16 users fill less than half, and banded hardly shortens anything; of 17 all but a
+    # visitor's.
+    settings = Settings(device="cpu", limits=Limits(17))
+    page = visit(serve(settings.open_session, "smollm2-135m"), height=1100, ready=False)
     page.wait_for_selector("#ds-send:enabled", timeout=300_000)
 
     # Why was this token rejected?
     set_number(page, "#ds-threshold", 0.5)
     ask(page, "Why is the sky blue?")
-    page.wait_for_function("window.dsparkPage.store.finish", timeout=120_000)
-    page.click('.ds-tok[data-fate="rejected"]')
-    page.wait_for_timeout(500)
+    page.wait_for_function("dsparkPage.store.live.finish", timeout=120_000)  # until then a recorded answer is shown
+    page.wait_for_selector("#ds-send:enabled")
+    page.locator(".ds-ribbon").scroll_into_view_if_needed()
+    page.locator('.ds-ribbon .ds-tok[data-fate="rejected"]').last.focus()
+    shows(page, "#ds-tip", "rejected")
     keep(page, "walk-chat")
     at = page.evaluate(
         "dsparkPage.store.rounds.findIndex((round) => round.draft.some((draft) => draft.fate === 'rejected'))"
@@ -55,6 +47,8 @@ def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
     cut = page.evaluate("dsparkPage.store.rounds.findIndex((round) => round.verifyLen < round.draft.length)")
     page.evaluate(f"dsparkPage.store.choose({cut})")
     shows(page, ".ds-because", "< 0.50")
+    page.keyboard.press("Escape")  # the panel of the token that was clicked
+    page.mouse.move(0, 0)
     keep(page, "walk-rounds")
 
     # What does the threshold do to the speed?
@@ -75,13 +69,12 @@ def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
     choose(page, "#ds-load-policy", "banded")
     set_number(page, "#ds-load-users", 1)
     page.click("#ds-load-start")
-    budget = "[data-now=budget] .ds-big"
-    assert until(lambda: number(page, budget), 120)
-    alone = over_time(page, budget)
+    alone = page.wait_for_function(CELL, arg=[1, 7], timeout=120_000).json_value()
     set_number(page, "#ds-load-users", 16)
-    assert until(lambda: (number(page, "[data-now=batch] .ds-big") or 0) > 12, 120)
-    crowded = over_time(page, budget)
-    page.evaluate("document.querySelector('[data-now=budget]').scrollIntoView()")
+    crowded = page.wait_for_function(CELL, arg=[16, 16], timeout=120_000).json_value()
+    page.set_viewport_size({"width": 1440, "height": 1250})
+    page.evaluate("document.querySelector('.ds-load-figs').scrollIntoView()")
+    page.wait_for_function("document.querySelectorAll('[data-chart=figure8] circle').length >= 2")
     keep(page, "walk-load")
     page.click("#ds-load-stop")
-    assert crowded < alone
+    assert crowded["budget"] < 0.95 * alone["budget"]

@@ -49,9 +49,15 @@ export function mountHeader(root, store) {
     machine.replaceChildren();
     drawn = null;
   });
-  store.listen(({ status }) => {
-    if (!status || status === drawn) return;
-    drawn = status;
+  store.listen(({ status, away }) => {
+    const now = away ? "away" : status;
+    if (!now || now === drawn) return;
+    drawn = now;
+    if (away) {
+      state.dataset.phase = "away";
+      setText(state.querySelector(".ds-state-text"), t("the server does not answer; trying again"));
+      return;
+    }
     state.dataset.phase = status.phase;
     const words = {
       loading: t("loading {name}: {stage}", status),

@@ -36,6 +36,8 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
   const py = (value) => BOX.height - BOX.bottom - ((Math.min(high, Math.max(low, value)) - low) / (high - low || 1)) * (BOX.height - BOX.top - BOX.bottom);
   const all = [];
   const names = []; // above the lines
+  const letter = parseFloat(getComputedStyle(svg).fontSize) * 0.54; // about the mean width of one
+  const drawn = series.flatMap(({ points }) => along(points.filter(([, each]) => Number.isFinite(each)).map(([each, other]) => [px(each), py(other)])));
   const nothing = !(known.length || marks.length || level || band);
   if (band) all.push(node("rect", { x: px(first), y: py(band.high), width: px(last) - px(first), height: py(band.low) - py(band.high), class: "ds-shade" }));
   if (band) names.push(node("text", { x: px(last) - 6, y: py(band.high) + 15, "text-anchor": "end", class: "ds-level-name" }, band.words));
@@ -47,7 +49,12 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
   all.push(node("text", { x: BOX.width - BOX.right, y: BOX.height - 10, "text-anchor": "end" }, xName));
   if (level) {
     all.push(node("line", { x1: BOX.left, x2: BOX.width - BOX.right, y1: py(level.y), y2: py(level.y), class: "ds-level" }));
-    names.push(node("text", { x: BOX.left + 4, y: py(level.y) - 6, class: "ds-level-name" }, level.words));
+    const [start, end] = [BOX.left + 4, BOX.width - BOX.right - 4];
+    const feet = [py(level.y) - 6, py(level.y) + 15].filter((foot) => foot < BOX.height - BOX.bottom);
+    const ends = [[start, "start"], [end, "end"], [(start + end) / 2, "middle"]];
+    const places = feet.flatMap((foot) => ends.map(([left, anchor]) => ({ left, foot, anchor, box: boxOf(level.words, left, foot, anchor, letter) })));
+    const { left, foot, anchor } = freest(places, drawn);
+    names.push(node("text", { x: left, y: foot, "text-anchor": anchor, class: "ds-level-name" }, level.words));
   }
   for (const { points, className = "", dots = false, bars = [] } of series) {
     let run = [];
@@ -66,10 +73,12 @@ export function drawLines(svg, { series, xTicks, x = [0, 1], y = null, logX = fa
   for (const { x: at, y: value, words } of marks) {
     const sides = px(at) < BOX.width * 0.6 ? [1, -1] : [-1, 1];
     const places = [-8, 18].flatMap((down) => sides.map((side) => {
-      const [left, foot, anchor] = [px(at) + 10 * side, py(value) + down, side > 0 ? "start" : "end"];
-      return { left, foot, anchor, box: boxOf(words, left, foot, anchor) };
+      const [wish, foot, anchor] = [px(at) + 10 * side, py(value) + down, side > 0 ? "start" : "end"];
+      const box = boxOf(words, wish, foot, anchor, letter);
+      const back = Math.max(0, BOX.left - box.left) - Math.max(0, box.right - BOX.width); // into the picture
+      return { left: wish + back, foot, anchor, box: { ...box, left: box.left + back, right: box.right + back } };
     }));
-    const { left, foot, anchor } = freest(places, series.flatMap(({ points }) => along(points.filter(([, each]) => Number.isFinite(each)).map(([each, other]) => [px(each), py(other)]))));
+    const { left, foot, anchor } = freest(places, drawn);
     all.push(node("circle", { cx: px(at), cy: py(value), r: 6, class: "ds-mark-now" }));
     names.push(node("text", { x: left, y: foot, "text-anchor": anchor, class: "ds-level-name ds-mark-words" }, words));
   }

@@ -198,7 +198,7 @@ export function mountLoadTab(root, store, press) {
     const powers = [...Array(11).keys()].map((n) => 2 ** n).filter((n) => n <= most);
     drawLines(charts.sps, { x: [1, most], xTicks: powers, logX: true, xName: t("tokens in the pass, B"), empty: t("nothing measured yet"), series: [{ points: curve.map(([tokens, seconds]) => [tokens, 1 / seconds]), className: "ds-c-main" }, { points: dots.flatMap((dot) => [dot, [dot[0], null]]), className: "ds-c-plain", dots: true }], marks });
     say(charts.sps, marks[0]?.words ?? (curve.length ? t("The profile of this machine") : t("nothing measured yet")));
-    const note = state.machine?.curve_note ?? "";
+    const note = (state.machine?.curve_note ?? "").replace(/\.$/, ""); // a sentence of ours ends with it
     setText(at("[data-curve-note]"), curve.length ? t("Line: {note}", { note }) : t("No line: {note}. The dots need none.", { note: note || t("waits for the model") }));
   };
 

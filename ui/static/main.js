@@ -10,6 +10,7 @@ import { mountHeadline } from "./headline.js";
 import { mountLab, mountToy } from "./lab.js";
 import { mountLearn } from "./learn.js";
 import { mountLoadTab } from "./loadtab.js";
+import { keepLost } from "./lost.js";
 import { followNews } from "./news.js";
 import { mountNotice, mountSchedule } from "./notice.js";
 import { mountRace } from "./race.js";
@@ -63,6 +64,7 @@ page.inbox = { push: take };
 page.store = store;
 watchAnswers(store); // from the first answer on, whether or not the tab that shows them was opened
 waiting.forEach(take);
+keepLost(store);
 followNews(store);
 watchTips();
 onLanguage(() => store.startOver());

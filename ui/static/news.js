@@ -3,6 +3,9 @@
 
 const STATUS_MS = 1000;
 const AGAIN_MS = 100; // at least, from one request for an answer's news to the next
+const SILENT_MS = 15_000; // a reply that has not ended by then does not end; the server ends it after two seconds
+const AT_ONCE_MS = 1000; // a reply for a running answer that is over sooner, without news: the server has no such answer
+const OVER_MS = 10_000; // so long the last message of an answer may take, which Gradio brings
 
 export function followNews(store) {
   let awake = () => {};
@@ -10,6 +13,8 @@ export function followNews(store) {
   let last = 0; // number of the last message of its answer that came
   let laws = false; // whether the laws behind the rounds were asked for
   let open = null; // aborts the request that goes on
+  let failures = 0; // in a row
+  let over = null; // since when the server has no such answer
 
   const rest = (ms) => new Promise((resolve) => {
     awake = resolve;
@@ -37,9 +42,22 @@ export function followNews(store) {
     }
   };
 
+  // Once may be chance, or the page is being left; twice in a row the server is away.
+  const heard = (answered) => {
+    failures = answered ? 0 : failures + 1;
+    store.failed ||= !answered;
+    const away = failures > 1;
+    if (away === store.away) return;
+    store.away = away;
+    store.changed();
+  };
+
   const ask = async () => {
     const running = store.live.running ? store.live.answer : null;
-    if (running !== followed) last = 0;
+    if (running !== followed) {
+      last = 0;
+      over = null;
+    }
     followed = running;
     if (document.hidden && followed === null) return;
     laws = store.lawsWanted;
@@ -49,9 +67,16 @@ export function followNews(store) {
       ...(followed !== null && laws && { laws: "" }),
     });
     open = new AbortController();
-    const reply = await fetch(`dspark/news?${query}`, { signal: open.signal });
+    const begun = performance.now();
+    const had = last;
+    const reply = await fetch(`dspark/news?${query}`, { signal: AbortSignal.any([open.signal, AbortSignal.timeout(SILENT_MS)]) });
     if (!reply.ok) throw new Error(`${reply.status}`);
+    heard(true);
     await read(reply);
+    if (followed === null || last !== had || performance.now() > begun + AT_ONCE_MS) over = null;
+    else over ??= begun;
+    // Its end went to a connection that is gone without Gradio's noticing.
+    if (over !== null && store.live.running && performance.now() > over + OVER_MS) location.reload();
   };
 
   // A new answer does not wait for the next status, nor the laws for the next reply.
@@ -63,7 +88,8 @@ export function followNews(store) {
   (async () => {
     for (;;) {
       const begun = performance.now();
-      const failed = await ask().then(() => false, () => !open.signal.aborted); // the server is away, or the page is being left
+      const failed = await ask().then(() => false, () => !open.signal.aborted);
+      if (failed) heard(false);
       const pace = store.live.running && !failed ? AGAIN_MS : STATUS_MS;
       await rest(Math.max(0, begun + pace - performance.now()));
     }

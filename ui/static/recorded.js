@@ -21,7 +21,7 @@ export class Records {
   offered({ list, first }) {
     this.list = list;
     const { store } = this;
-    if (first && store.live.answer === null && !store.recording) store.showRecording(new Recording(first)); // the model is not there yet
+    if (first && store.live.answer === null && !store.liveChat && !store.recording) store.showRecording(new Recording(first)); // the model is not there yet
   }
 
   arrived(message) {

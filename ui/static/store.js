@@ -15,6 +15,8 @@ export class Store {
     this.scheduled = false;
     this.rested = 0;
     this.status = null;
+    this.failed = false; // whether a question for news has failed since an answer last came
+    this.away = false; // whether the server does not answer
     this.notice = null;
     this.schedule = null;
     this.controls = null; // policy and load signal that the controls say
@@ -120,6 +122,7 @@ export class Store {
       this.showRecording(null); // whoever asks sees the answer
     }
     this.live.reduce(message);
+    this.failed = false;
   }
 
   reduceStatus(message) {

@@ -88,7 +88,7 @@ function draft(figure, data) {
     });
     if (step > 3 && round.next) parts.push(make("span", "ds-then", t("target:")), tokenNode(round.next, 0, round.draft.length));
     strip.replaceChildren(...parts);
-    const tau = step === 4 ? ` τ = ${round.accepted + 1}.` : "";
+    const tau = step === 4 ? ` τ\u00a0=\u00a0${round.accepted + 1}.` : "";
     setText(words, t(STEPS[step]) + tau);
     setText(next, step === STEPS.length - 1 ? t("Once more") : t("Next step"));
   };
