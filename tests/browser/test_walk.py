@@ -19,10 +19,9 @@ CELL = """([users, answers]) => dsparkPage.store.load.of(dsparkPage.store.load.l
 
 
 def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
-    # Of the usual 36 places 16 users fill less than half, and banded hardly shortens anything; of 17 all but a
-    # visitor's.
-    settings = Settings(device="cpu", limits=Limits(17))
-    page = visit(serve(settings.open_session, "smollm2-135m"), height=1100, ready=False)
+    # Of the usual 36 places 16 users fill less than half, and banded hardly shortens anything; of 20 they fill most.
+    settings = Settings(device="cpu", limits=Limits(20))
+    page = visit(serve(settings.open_session, "smollm2-135m") + "?load_tokens=32", height=1100, ready=False)
     page.wait_for_selector("#ds-send:enabled", timeout=300_000)
 
     # Why was this token rejected?
@@ -69,9 +68,9 @@ def test_four_questions_are_answered_on_the_screen(visit, serve, keep):
     choose(page, "#ds-load-policy", "banded")
     set_number(page, "#ds-load-users", 1)
     page.click("#ds-load-start")
-    alone = page.wait_for_function(CELL, arg=[1, 7], timeout=120_000).json_value()
+    alone = page.wait_for_function(CELL, arg=[1, 16], timeout=120_000).json_value()
     set_number(page, "#ds-load-users", 16)
-    crowded = page.wait_for_function(CELL, arg=[16, 16], timeout=120_000).json_value()
+    crowded = page.wait_for_function(CELL, arg=[16, 32], timeout=120_000).json_value()
     page.set_viewport_size({"width": 1440, "height": 1250})
     page.evaluate("document.querySelector('.ds-load-figs').scrollIntoView()")
     page.wait_for_function("document.querySelectorAll('[data-chart=figure8] circle').length >= 2")
