@@ -26,6 +26,16 @@ def test_a_shipped_drafter_is_whole_and_recorded(folder):
     assert (folder / "training_log.csv").read_text(encoding="utf-8").startswith("stage,anchors,")
 
 
+def test_the_logs_of_earlier_runs_are_kept_beside_the_last():
+    folder = next(folder for folder in SHIPPED if folder.name == "dspark-smollm2-135m")
+    record, runs = json.loads((folder / "training.json").read_text(encoding="utf-8")), 0
+    while record := record.get("started_from"):
+        runs += 1
+        log = (folder / f"training_log_run_{runs}.csv").read_text(encoding="utf-8")
+        assert log.startswith("stage,anchors,")
+    assert len(list(folder.glob("training_log_run_*.csv"))) == runs > 0
+
+
 def test_all_that_ships_is_at_most_90_megabytes():
     assert SHIPPED
     assert sum(file.stat().st_size for folder in SHIPPED for file in folder.iterdir()) <= 90_000_000
