@@ -199,7 +199,7 @@ export function mountLoadTab(root, store, press) {
     drawLines(charts.sps, { x: [1, most], xTicks: powers, logX: true, xName: t("tokens in the pass, B"), empty: t("nothing measured yet"), series: [{ points: curve.map(([tokens, seconds]) => [tokens, 1 / seconds]), className: "ds-c-main" }, { points: dots.flatMap((dot) => [dot, [dot[0], null]]), className: "ds-c-plain", dots: true }], marks });
     say(charts.sps, marks[0]?.words ?? (curve.length ? t("The profile of this machine") : t("nothing measured yet")));
     const note = (state.machine?.curve_note ?? "").replace(/\.$/, ""); // a sentence of ours ends with it
-    setText(at("[data-curve-note]"), curve.length ? t("Line: {note}", { note }) : t("No line: {note}. The dots need none.", { note: note || t("waits for the model") }));
+    setText(at("[data-curve-note]"), curve.length ? t("Line: {note}", { note }) : t("No line: {note}. The dots need none.", { note: store.status?.profiling || note || t("waits for the model") }));
   };
 
   let seen = "";
@@ -216,7 +216,7 @@ export function mountLoadTab(root, store, press) {
     note.dataset.level = state.note?.level ?? "info";
     setText(at(".ds-load-state"), stateWords(state, status));
     if (!open()) return; // another tab is open
-    const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine?.curve_note}:${document.body.className}:${currentLanguage()}`;
+    const key = `${state.last?.run}:${state.last?.seq}:${state.last?.state}:${state.machine?.curve_note}:${store.status?.profiling}:${document.body.className}:${currentLanguage()}`;
     if (key === seen) return;
     seen = key;
     drawLive();
