@@ -481,7 +481,7 @@ def test_lost_messages_are_healed_by_the_whole_trace(visit, fake_address):
     ask(page, "tell me")
     page.wait_for_function("window.dsparkPage.store.finish", timeout=20_000)
     total = page.evaluate("window.dsparkPage.store.rounds.length")
-    assert [index for index, _, _ in rounds(page)] == list(range(total))
+    assert until(lambda: [index for index, _, _ in rounds(page)] == list(range(total)))  # drawn in pieces
     assert page.locator(".ds-lost").count() == 0
     text = page.evaluate("window.dsparkPage.store.text.trim()")
     assert until(lambda: page.inner_text(".ds-model .ds-said").strip() == text)
